@@ -169,6 +169,7 @@ def test_batches_that_differ_are_refused() -> None:
         ({"initialize": lambda self: 1 / 0}, "ZeroDivisionError"),
         ({"enqueue": lambda self, *args: 4}, "enqueue returned status 4"),
         ({"clone": lambda self: None}, "clone returned None"),
+        ({"clone": lambda self: self}, "clone returned the object itself"),
         ({"get_serialization_size": lambda self: 1}, "serialize gave 3 bytes and get_serialization_size says 1"),
         ({"serialize": lambda self: 5}, "serialize gave no bytes"),
         ({"get_output_dimensions": lambda self, *args: [3]}, "is not a dimension expression"),

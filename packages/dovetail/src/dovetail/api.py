@@ -108,7 +108,7 @@ def compile(  # noqa: A001 - what users look for
     if not isinstance(source, Network):
         for profile in added:
             complete_profile(profile, source.graph.inputs)
-    plan = builder.build_plan(source, settings, is_open=not settings.profiles, registry=lookup)
+    plan = builder.build_plan(source, settings, is_open=not settings.profiles, registry=lookup, is_loaded=True)
     del source  # and with it the map of the weights as the model has them
     try:
         engine = engine_from_plan(plan, lookup, settings.provider_options)

@@ -102,7 +102,9 @@ class Builder(NoOpContext):
 
     def build_engine_with_config(self, network: Network, config: BuilderConfig) -> Engine:
         """An engine, without going through a file."""
-        return engine_from_plan(self.build_plan(network, config), self._registry, config.provider_options)
+        return engine_from_plan(
+            self.build_plan(network, config, is_loaded=True), self._registry, config.provider_options
+        )
 
     def is_network_supported(self, network: Network, config: BuilderConfig) -> bool:
         """Whether the network can be built; the log says why not."""
@@ -121,20 +123,25 @@ class Builder(NoOpContext):
         is_open: bool = False,
         name: str = "",
         registry: PluginRegistry | None = None,
+        is_loaded: bool = False,
     ) -> BuiltPlan:
-        """The parts of a plan, from a network or an imported model.
+        """Build the parts of a plan from a network or an imported model.
 
         Args:
-            network: What to build.
-            config: How.
+            network: The network or model to build.
+            config: The build configuration.
             is_open: Whether dynamic dims need no profile.
-            name: What the engine is called; by default as the network is.
-            registry: Where creators of plugins are found when plans are timed; by default the builder's own.
+            name: Name of the engine; by default that of the network.
+            registry: Registry of the creators of plugins, for checks and timing of the plan; by default the builder's
+                own.
+            is_loaded: Whether the caller loads the plan at once, which reports plugins that cannot be created from it;
+                by default the build creates each plugin from its stored fields once.
         """
         phases = Phases(config.progress_monitor)
         try:
             with judging(lambda reason: BuildError(f"the network cannot be built: {reason}", fix=_FIX)):
                 request = self._make_request(network, config, phases, is_open=is_open, name=name)
+                request.registry, request.is_loaded = registry or self._registry, is_loaded
                 check_layer_names(request, network)
                 tell_idle(self._find_idle(), self.logger, strict=config.strict)
                 tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)

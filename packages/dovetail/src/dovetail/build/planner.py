@@ -39,6 +39,7 @@ from dovetail.build.lower.tensor_records import (
     input_records,
     output_records,
 )
+from dovetail.build.plan_plugins import check_copy, check_creator_exists, check_runtime_plugin
 from dovetail.build.plan_records import (
     layer_record,
     library_records,
@@ -66,6 +67,7 @@ from dovetail.plan.manifest import (
     FORMAT_VERSION,
     LayerRecord,
     Manifest,
+    PluginRecord,
     ProgramRecord,
     find_stripped,
 )
@@ -160,6 +162,11 @@ class _Planner:
         self._owned.append(handle)
         return handle
 
+    def _clone(self, handle: PluginHandle) -> PluginHandle:
+        clone = self._own(handle.clone())
+        check_copy(handle, clone, "clone")
+        return clone
+
     def build(self) -> BuiltPlan:
         """All phases."""
         check_graph(self._graph)
@@ -177,7 +184,7 @@ class _Planner:
             phase.step()
             if not self._request.is_open and not self._config.profiles:
                 check_profiled(self._graph)
-            self._graph_handles = {node: self._own(entry.handle.clone()) for node, entry, _ in self._plugin_nodes()}
+            self._graph_handles = {node: self._clone(entry.handle) for node, entry, _ in self._plugin_nodes()}
             phase.step()
         profiles: Sequence[OptimizationProfile | None] = self._config.profiles or [None]
         self._assigner.use_profiles([self._profile_shapes(profile) for profile in profiles])
@@ -237,8 +244,8 @@ class _Planner:
             unset = find_unset_symbols(self._graph.inputs, self._symbols_of(compared, context))
             tell_unset(unset, self._request.logger, strict=self._config.strict)
         choices = choose_formats(self._graph, context, tuned, layers, self._tuner)
-        for node, _, _ in nodes:
-            context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
+        for node, entry, _ in nodes:
+            context.chosen[node] = self._finish(node, entry, layers[node], tuned[node], choices[node], index)
         if self._io_memory is None:
             shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
             self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
@@ -303,17 +310,24 @@ class _Planner:
         context.ranges.add_sizes(node)
         is_enabled = self._config.get_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03)
         aliases = find_aliases(node, graph_handle, entry.num_inputs, is_enabled=is_enabled)
-        handle = self._own(graph_handle.clone())
+        handle = self._clone(graph_handle)
         rule = _type_rule(self._request)
         layer = make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)
         _check_launch(layer)
         return layer
 
     def _finish(
-        self, node: ir.Node, layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int
+        self,
+        node: ir.Node,
+        entry: PluginEntry,
+        layer: PluginLayer,
+        tuned: TunedLayer,
+        choice: Choice,
+        profile: int,
     ) -> ChosenPlugin:
         """The final object: attached, configured with what was chosen, asked for what the plan stores."""
         final = self._own(layer.handle.attach_to_context(self._plugin_tuner.find_context(layer.provider)))
+        check_copy(layer.handle, final, "attach_to_context")
         final.configure(*dynamic_descs(layer, choice.combination))
         final.set_tactic(choice.tactic)
         workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
@@ -321,6 +335,8 @@ class _Planner:
         self._tables.append(layer_record(layer, tuned, choice, profile, metadata))
         kernel = _build_plugin_kernel(final, layer, choice) if final.offers_kernel else None
         record = plugin_record(final, metadata, has_fields=kernel is None)
+        if kernel is None:
+            self._check_stored_plugin(entry, layer, record, choice.tactic)
         self._finals[id(record)] = final
         return ChosenPlugin(
             handle=self._graph_handles[node],
@@ -332,6 +348,17 @@ class _Planner:
             aliases=layer.aliases,
             kernel=kernel,
         )
+
+    def _check_stored_plugin(self, entry: PluginEntry, layer: PluginLayer, record: PluginRecord, tactic: int) -> None:
+        """Create the plugin as a loaded plan does; a creator that is not registered here may be where it is loaded."""
+        registry = self._request.registry
+        if registry is None or self._request.is_reference:
+            return
+        can_create = check_creator_exists(record, layer.handle, registry, entry.creator)
+        if can_create and layer.provider.is_here and not self._request.is_loaded:
+            context = self._plugin_tuner.find_context(layer.provider)
+            logger = self._request.logger
+            check_runtime_plugin(layer.name, record, tactic, registry=registry, context=context, logger=logger)
 
     # the manifest
 

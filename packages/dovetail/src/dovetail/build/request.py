@@ -10,6 +10,7 @@ from dovetail.build.config import BuilderConfig
 from dovetail.loggers import ILogger
 from dovetail.plan.container import Blob
 from dovetail.plan.manifest import Manifest, PrecisionRecord
+from dovetail.plugin.registry import PluginRegistry
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,6 +54,10 @@ class BuildRequest:
     """How many threads providers may compile in; 0 for one a core."""
     precision: Sequence[PrecisionRecord] = ()
     """The types that layers were given."""
+    registry: PluginRegistry | None = None
+    """Registry of the creators of the plugins in the plan."""
+    is_loaded: bool = False
+    """Whether the caller loads the plan at once, which creates its plugins."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.handle import PluginHandle
 
 __all__ = ["PLUGIN_DOMAIN", "PLUGIN_OP", "PluginEntry", "entry_of", "make_plugin_node", "operator_of"]
@@ -23,6 +24,8 @@ class PluginEntry:
     handle: PluginHandle
     num_inputs: int
     num_shape_inputs: int
+    creator: CreatorKey | None = None
+    """Identity of the creator, where it is known."""
 
 
 def make_plugin_node(entry: PluginEntry, index: int, inputs: list[ir.Value], *, name: str) -> ir.Node:

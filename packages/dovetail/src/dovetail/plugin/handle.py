@@ -10,6 +10,7 @@ import ctypes
 import operator
 import os
 import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -21,6 +22,7 @@ from dovetail.errors import DovetailError, PluginError
 from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
 from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plugin.adapters import class_name
+from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
 from dovetail.plugin.interfaces import (
     IPluginResourceContext,
@@ -53,6 +55,10 @@ _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 """Where Dovetail's own code lies."""
 ADAPTER_MARK: Final = "__dovetail_adapter__"
 _LOGGER: Final = Logger()
+_NEW_OBJECT_RULES: Final = {"clone": "R24", "attach_to_context": "R29"}
+"""Callback -> the rule that it returns a new object."""
+_OWNERS: Final[weakref.WeakValueDictionary[int, PluginHandle]] = weakref.WeakValueDictionary()
+"""The handle that destroys a plugin object, by identity of the object, which the handle keeps alive."""
 _BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
 
 
@@ -105,9 +111,12 @@ class PluginHandle:
         plugin: The object; a build-phase object needs core, build and runtime, a runtime-phase one core and runtime.
         phase: Which of the two it is.
         owned: Whether this handle destroys the object.
+
+    Raises:
+        PluginError: The object lacks a capability or a required method, or another handle owns it already.
     """
 
-    __slots__ = ("_destroyed", "build", "core", "owned", "phase", "plugin", "runtime")
+    __slots__ = ("__weakref__", "_destroyed", "build", "core", "owned", "phase", "plugin", "runtime")
 
     def __init__(self, plugin: Any, *, phase: TensorRTPhase, owned: bool) -> None:
         self.plugin: Any = plugin
@@ -124,6 +133,8 @@ class PluginHandle:
         self.build: Any = self._capability(PluginCapabilityType.BUILD) if phase is TensorRTPhase.BUILD else None
         self.runtime: Any = self._capability(PluginCapabilityType.RUNTIME)
         self._check_members()
+        if owned:
+            _claim(self, "create_plugin", "R01")
 
     # identity
 
@@ -367,8 +378,11 @@ class PluginHandle:
     def _own(self, twin: Any, method: str, phase: TensorRTPhase) -> PluginHandle:
         if twin is None:
             raise PluginError(f"{method} returned None", where=self.where, fix="return the new plugin object")
-        # An object that returns itself stays owned by whoever owned it, so that it is destroyed once.
-        return PluginHandle(twin, phase=phase, owned=twin is not self.plugin)
+        if _adapted(twin) is _adapted(self.plugin):
+            raise broken_rule(_NEW_OBJECT_RULES[method], f"{method} returned the object itself", where=self.where)
+        handle = PluginHandle(twin, phase=phase, owned=False)
+        _claim(handle, method, _NEW_OBJECT_RULES[method])
+        return handle
 
     def set_tactic(self, tactic: int) -> None:
         """Tell the tactic to use."""
@@ -397,6 +411,7 @@ class PluginHandle:
         if not self.owned or self._destroyed:
             return
         self._destroyed = True
+        _OWNERS.pop(id(_adapted(self.plugin)), None)
         release = getattr(self.plugin, "destroy", None)
         if callable(release):
             try:
@@ -462,6 +477,20 @@ class PluginHandle:
                 where=self.where,
                 fix="override them; set_tactic and attach_to_context are required too",
             )
+
+
+def _claim(handle: PluginHandle, method: str, rule_id: str) -> None:
+    """Make a handle the owner of its object, which no other may own: each owner destroys the object once."""
+    key = id(_adapted(handle.plugin))
+    if key in _OWNERS:
+        raise broken_rule(rule_id, f"{method} returned an object that it returned before", where=handle.where)
+    handle.owned = True
+    _OWNERS[key] = handle
+
+
+def _adapted(plugin: Any) -> Any:
+    """Return the object behind an adapter, which several adapters may share; other objects are returned unchanged."""
+    return getattr(plugin, "adapted", plugin)
 
 
 def _integer(value: object) -> int | None:

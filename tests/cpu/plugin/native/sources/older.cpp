@@ -31,6 +31,9 @@ public:
     void destroy() noexcept override { delete this; }
     IPluginV2DynamicExt* clone() const noexcept override
     {
+#ifdef CLONES_ITSELF
+        return const_cast<Scale*>(this);
+#endif
         auto* twin = new Scale{mFactor};
         twin->setPluginNamespace(mNamespace.c_str());
         twin->mIsReady = mIsReady;
@@ -93,6 +96,9 @@ public:
     IPluginV2* deserializePlugin(char const*, void const* data, size_t length) noexcept override
     {
         float factor{};
+#ifdef DESERIALIZES_NULL
+        return nullptr;
+#endif
         if (length != sizeof(factor))
         {
             return nullptr;

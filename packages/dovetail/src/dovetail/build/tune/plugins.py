@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
+from dovetail.build.plan_plugins import check_copy
 from dovetail.build.tune.candidates import Outcome, TimedCandidate, candidate_record, pick_best
 from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations, layout_text
 from dovetail.build.tune.keys import make_key
@@ -151,6 +152,7 @@ class PluginTuner:
 
     def _attach(self, layer: PluginLayer, combination: Combination) -> PluginHandle:
         attached = layer.handle.attach_to_context(self.find_context(layer.provider))
+        check_copy(layer.handle, attached, "attach_to_context")
         attached.configure(*dynamic_descs(layer, combination))
         return attached
 

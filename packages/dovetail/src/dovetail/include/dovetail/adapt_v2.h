@@ -166,6 +166,10 @@ private:
     AdaptedV2Plugin* cloneAdapted() const
     {
         auto* twin = mPlugin.clone();
+        if (twin == &mPlugin)
+        {
+            throw std::invalid_argument("clone returned the object itself: two owners would destroy it (rule R24)");
+        }
         return twin ? new AdaptedV2Plugin{*twin, mIsInitialized} : nullptr;
     }
 
@@ -207,6 +211,10 @@ public:
         IPluginV2* made = phase == TensorRTPhase::kBUILD ? mCreator->createPlugin(name, fc) : deserialize(name, *fc);
         if (!made)
         {
+            if (phase == TensorRTPhase::kRUNTIME)
+            {
+                throw std::invalid_argument("deserializePlugin returned null");
+            }
             return nullptr;
         }
         made->setPluginNamespace(getPluginNamespace());

@@ -25,6 +25,7 @@ from dovetail.network.importer.unknown import UnknownNodes, describe_unknown, ex
 from dovetail.network.inference.shapes import data_type_from_ir, ir_type_from_data_type
 from dovetail.network.onnx_schema import opset_of
 from dovetail.network.plugins import PluginEntry, entry_of, make_plugin_node
+from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.fields import PluginField, PluginFieldCollection
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.quick import LayerCreator
@@ -171,7 +172,12 @@ class PluginImport:
                 "the node has more outputs than the plugin", expected=handle.num_outputs, got=len(node.outputs)
             )
         inputs, shape_inputs = request.split_inputs()
-        entry = PluginEntry(handle=handle, num_inputs=len(inputs), num_shape_inputs=len(shape_inputs))
+        entry = PluginEntry(
+            handle=handle,
+            num_inputs=len(inputs),
+            num_shape_inputs=len(shape_inputs),
+            creator=_key_of(request.creator),
+        )
         # Copies of the model share the entry, so the plugin's life ends with the last of them.
         weakref.finalize(entry, handle.destroy).atexit = False
         new = make_plugin_node(entry, index, [*inputs, *shape_inputs], name=node.name or "")
@@ -212,12 +218,10 @@ class PluginImport:
         if plugin is None:
             raise PluginError("create_plugin returned None", fix="raise an error that says what is wrong instead")
         original = PluginHandle(plugin, phase=TensorRTPhase.BUILD, owned=True)
-        clone = original.clone()
-        if clone.owned:
+        try:
+            return original.clone()
+        finally:
             original.destroy()
-        else:
-            clone.owned = True  # a plugin that clones to itself is the network's now
-        return clone
 
     def _fields(self, request: PluginRequest, where: str) -> PluginFieldCollection:
         node, fields = request.node, PluginFieldCollection()
@@ -260,6 +264,10 @@ def check_override(model: ir.Model, override: Collection[str]) -> None:
                 expected=f"one of {name_known(known)}",
                 fix=suggest(op, known) or "name an operator of the model",
             )
+
+
+def _key_of(creator: Any) -> CreatorKey:
+    return CreatorKey(creator.name, creator.plugin_version, getattr(creator, "plugin_namespace", ""))
 
 
 def _has_default(creator: Any, name: str) -> bool:

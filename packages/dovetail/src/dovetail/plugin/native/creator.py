@@ -6,6 +6,7 @@ from ctypes import byref, c_void_p
 from typing import Final
 
 from dovetail.errors import PluginError
+from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.fields import PluginFieldCollection
 from dovetail.plugin.interfaces import APILanguage, IPluginCreatorV3One
 from dovetail.plugin.native.convert import PackedFields, read_fields, read_text
@@ -73,7 +74,9 @@ class NativeCreator(IPluginCreatorV3One):
                 got="fields " + (", ".join(field.name for field in field_collection or ()) or "none"),
                 fix="check the values of the fields",
             )
-        return adopt_plugin(self._image, plugin.value, self.name)
+        made = adopt_plugin(self._image, plugin.value, self.name)
+        made.creator_key = CreatorKey(self.name, self.plugin_version, self.plugin_namespace)
+        return made
 
 
 def _adapt(image: NativeImage, address: int) -> int:

@@ -7,6 +7,7 @@ from ctypes import byref, c_void_p
 from typing import Any, Final
 
 from dovetail.errors import PluginError
+from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.interfaces import (
     APILanguage,
     IPluginCapability,
@@ -48,6 +49,8 @@ class NativePlugin(IPluginV3):
         self._capabilities: dict[tuple[PluginCapabilityType, int], IPluginCapability] = {}
         self.adapted_name: Final = f"'{name}' of {image.path}"
         self._contexts: list[NativeContext] = []
+        self.creator_key: CreatorKey | None = None
+        """Identity of the creator that made it, or made the object that it is a clone of."""
         self._delete = weakref.finalize(self, _delete, image, address, self._contexts)
         image.plugins[address] = self
 
@@ -113,7 +116,9 @@ class NativePlugin(IPluginV3):
     def _adopt(self, address: int | None, callback: str) -> NativePlugin:
         if not address:
             raise PluginError(f"{callback} returned null", where=self.where, fix="return a new plugin")
-        return adopt_plugin(self.image, address, self._name)
+        twin = adopt_plugin(self.image, address, self._name)
+        twin.creator_key = self.creator_key
+        return twin
 
     def destroy(self) -> None:
         """Delete the C++ object, once."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import PlanError, PluginError, ProviderError
+from dovetail.errors import PlanError, ProviderError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord
+from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -236,12 +237,6 @@ class ProgramTemplate:
         values = self.program.values
         if template.handle is not None:
             attached = template.handle.attach_to_context(context)
-            if attached.plugin is template.handle.plugin:
-                raise PluginError(
-                    "attach_to_context returned the object itself",
-                    where=template.handle.where,
-                    fix="return self.clone(): every context needs an object of its own",
-                )
             provider = self._providers[template.record.provider]
             if provider.memory.is_host:
                 return PluginStep(template.record, values, attached, in_body=in_body)
@@ -303,16 +298,31 @@ def _require_kernel(kernel: object, callback: str, record: StepRecord) -> Compil
 
 
 def create_runtime_plugin(layer: str, record: PluginRecord, registry: PluginRegistry) -> PluginHandle:
-    """Look the creator up and have it make the plugin from its stored fields."""
+    """Find the creator of a stored plugin and create the plugin from its stored fields.
+
+    Args:
+        layer: Name of the layer, which the creator gets.
+        record: Identity and fields of the plugin, as a plan stores them.
+        registry: Where the creator is found.
+
+    Returns:
+        A runtime-phase object, owned.
+
+    Raises:
+        PluginError: There is no such creator, or it does not accept the fields.
+    """
     creator = registry.get_creator(record.name, record.version, record.namespace)
     fields = decode_fields([{"name": f.name, "type": f.type, "size": f.size, "data": f.data} for f in record.fields])
     where = f"creator of plugin '{record.name}' version '{record.version}'"
     try:
         plugin = creator.create_plugin(layer, fields, TensorRTPhase.RUNTIME)
     except Exception as error:
-        raise PluginError(
-            f"create_plugin (RUNTIME) raised {type(error).__name__}: {error}", where=f"{where}, {locate_error(error)}"
+        raise broken_rule(
+            "R36",
+            f"create_plugin (RUNTIME) raised {type(error).__name__}: {error}",
+            where=f"{where}, {locate_error(error)}",
         ) from error
     if plugin is None:
-        raise PluginError("create_plugin (RUNTIME) returned None", where=where, got=f"fields {fields.names}")
+        what = "create_plugin (RUNTIME) returned None"
+        raise broken_rule("R36", what, where=where, got=f"fields {fields.names}")
     return PluginHandle(plugin, phase=TensorRTPhase.RUNTIME, owned=True)
