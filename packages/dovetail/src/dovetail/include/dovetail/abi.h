@@ -12,7 +12,7 @@ extern "C"
 {
 #endif
 
-#define DOVETAIL_ABI_VERSION 2
+#define DOVETAIL_ABI_VERSION 3
 
     /* What the library may ask of Dovetail; context says which registry loaded the library. */
     typedef struct dovetail_host
@@ -130,10 +130,14 @@ extern "C"
         uint32_t size_of_dims; /* in fields: 8 sizes of 64 bits, or of 32 */
 
         char const* (*last_error)(void);
+        /* The method that threw it; null where the function that failed calls one method only. */
+        char const* (*last_method)(void);
         int32_t (*attach)(dovetail_host const* host, int64_t context);
         int32_t (*registrations)(dovetail_registration const** entries, int32_t* count);
-        void* (*logger)(void);
-        void* (*logger_finder)(void);
+        /* Functions that the library exports, called through the library so that no exception leaves it. */
+        int32_t (*call_set_logger_finder)(void* entry);
+        int32_t (*call_initialise)(void* entry, int32_t* succeeded);
+        int32_t (*call_get_creators)(void* entry, void* const** creators, int32_t* count);
 
         int32_t (*creator_interface)(void* creator, dovetail_capability* info);
         /* The creator under IPluginCreatorV3One: itself, or an adapter; null where it is of another interface. */

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "answers.h"
+#include "guard.h"
 #include "plugin_quick.h"
 
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -16,13 +16,16 @@ using namespace nvinfer1;
 namespace detail
 {
 
+// Larger counts are mistakes: 4 types in 4 formats at 5 tensors are 1048576 combinations.
+constexpr int32_t kMAX_COMBINATIONS = 1 << 20;
+
 // A build capability that is told ranks with the types, and lists its combinations.
 class DOVETAIL_PRIVATE QuickBuild : public IPluginV3OneBuildV2
 {
 public:
     static constexpr int32_t kMAJOR = 3;
 
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3ONE_BUILD", kMAJOR, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3ONE_BUILD", kMAJOR, 0}; }
     virtual int32_t getOutputDataTypesOfRanks(DataType* outputTypes, int32_t nbOutputs, DataType const* inputTypes,
         int32_t const* inputRanks, int32_t nbInputs) const = 0;
     virtual int32_t listCombinations(DynamicPluginTensorDesc const* inOut, int32_t nbInputs, int32_t nbOutputs,
@@ -34,8 +37,8 @@ public:
 template <typename T>
 T* quickCapability(IPluginV3& plugin, PluginCapabilityType type, char const* kind)
 {
-    auto* found = plugin.getCapabilityInterface(type);
-    if (found && std::strcmp(found->getInterfaceInfo().kind, kind) != 0)
+    auto* found = named("getCapabilityInterface", [&] { return plugin.getCapabilityInterface(type); });
+    if (found && !sameText(named("getInterfaceInfo", [&] { return found->getInterfaceInfo(); }).kind, kind))
     {
         throw std::invalid_argument(
             "a plugin of IPluginCreatorV3Quick has a capability that is not of the quick interface, or a kernel that "
@@ -44,7 +47,7 @@ T* quickCapability(IPluginV3& plugin, PluginCapabilityType type, char const* kin
     return static_cast<T*>(found);
 }
 
-// How many elements lie between two neighbours of each dimension, row by row.
+// Row-major strides in elements.
 inline Dims rowStrides(Dims const& dims)
 {
     Dims strides{dims.nbDims, {}};
@@ -52,7 +55,10 @@ inline Dims rowStrides(Dims const& dims)
     for (int32_t i = dims.nbDims - 1; i >= 0; --i)
     {
         strides.d[i] = step;
-        step *= dims.d[i] > 0 ? dims.d[i] : 1;
+        if (__builtin_mul_overflow(step, dims.d[i] > 0 ? dims.d[i] : 1, &step) && i > 0)
+        {
+            refuse("the stride of dimension %d does not fit into %d bits", i - 1, int32_t{8 * sizeof(step)});
+        }
     }
     return strides;
 }
@@ -63,7 +69,7 @@ class DOVETAIL_PRIVATE AdaptedQuickPlugin final : public IPluginV3,
                                                   public IPluginV3OneRuntime
 {
 public:
-    explicit AdaptedQuickPlugin(std::unique_ptr<IPluginV3> plugin)
+    explicit AdaptedQuickPlugin(std::unique_ptr<IPluginV3, Discard> plugin)
         : mPlugin{std::move(plugin)}
         , mCore{quickCapability<IPluginV3QuickCore>(*mPlugin, PluginCapabilityType::kCORE, "PLUGIN_V3QUICK_CORE")}
         , mBuild{quickCapability<IPluginV3QuickBuild>(*mPlugin, PluginCapabilityType::kBUILD, "PLUGIN_V3QUICK_BUILD")}
@@ -72,6 +78,7 @@ public:
     {
     }
     AdaptedQuickPlugin(AdaptedQuickPlugin const&) = delete;
+    ~AdaptedQuickPlugin() noexcept(false) override { delete mPlugin.release(); }
 
     IPluginCapability* getCapabilityInterface(PluginCapabilityType type) override
     {
@@ -91,7 +98,7 @@ public:
         {
             return this;
         }
-        return twin ? new AdaptedQuickPlugin{std::unique_ptr<IPluginV3>{twin}} : nullptr;
+        return twin ? new AdaptedQuickPlugin{std::unique_ptr<IPluginV3, Discard>{twin}} : nullptr;
     }
 
     AsciiChar const* getPluginName() const override { return mCore->getPluginName(); }
@@ -119,10 +126,11 @@ public:
     int32_t listCombinations(DynamicPluginTensorDesc const* inOut, int32_t nbInputs, int32_t nbOutputs,
         std::vector<PluginTensorDesc>& listed) override
     {
-        int32_t const count = mBuild->getNbSupportedFormatCombinations(inOut, nbInputs, nbOutputs);
-        if (count < 0)
+        int32_t const count = named("getNbSupportedFormatCombinations",
+            [&] { return mBuild->getNbSupportedFormatCombinations(inOut, nbInputs, nbOutputs); });
+        if (count < 0 || count > kMAX_COMBINATIONS)
         {
-            refuse("getNbSupportedFormatCombinations returned %d, which is less than %d", count, 0);
+            refuse("getNbSupportedFormatCombinations returned %d; expected 0 to %d", count, kMAX_COMBINATIONS);
         }
         Answers<PluginTensorDesc> answers{count * (nbInputs + nbOutputs), PluginTensorDesc{}};
         int32_t const status
@@ -168,7 +176,7 @@ public:
     PluginFieldCollection const* getFieldsToSerialize() override { return mRuntime->getFieldsToSerialize(); }
 
 private:
-    std::unique_ptr<IPluginV3> mPlugin;
+    std::unique_ptr<IPluginV3, Discard> mPlugin;
     IPluginV3QuickCore* mCore;
     IPluginV3QuickBuild* mBuild;
     IPluginV3QuickRuntime* mRuntime;
@@ -191,8 +199,9 @@ public:
 
     IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fc, TensorRTPhase phase) override
     {
-        std::unique_ptr<IPluginV3> made{
-            mCreator->createPlugin(name, getPluginNamespace(), fc, phase, QuickPluginCreationRequest::kPREFER_JIT)};
+        auto const* const space = named("getPluginNamespace", [&] { return mCreator->getPluginNamespace(); });
+        std::unique_ptr<IPluginV3, Discard> made{
+            mCreator->createPlugin(name, space, fc, phase, QuickPluginCreationRequest::kPREFER_JIT)};
         return made ? new AdaptedQuickPlugin{std::move(made)} : nullptr;
     }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "implicit_batch.h"
+#include "method.h"
 
 #include <cstring>
+#include <limits>
 
 namespace dovetail
 {
@@ -31,17 +33,19 @@ public:
     }
     AdaptedV2Plugin(AdaptedV2Plugin const&) = delete;
 
-    ~AdaptedV2Plugin() override
+    ~AdaptedV2Plugin() noexcept(false) override
     {
+        Attempts attempts;
         if (mIsAttached)
         {
-            mDialect->detach();
+            attempts.run("detachFromContext", [&] { mDialect->detach(); });
         }
         if (mMustTerminate)
         {
-            mPlugin.terminate();
+            attempts.run("terminate", [&] { mPlugin.terminate(); });
         }
-        mPlugin.destroy();
+        attempts.run("destroy", [&] { mPlugin.destroy(); });
+        attempts.rethrow();
     }
 
     IPluginCapability* getCapabilityInterface(PluginCapabilityType type) override
@@ -57,7 +61,10 @@ public:
 
     IPluginV3* clone() override { return cloneAdapted(); }
 
-    AsciiChar const* getPluginName() const override { return mPlugin.getPluginType(); }
+    AsciiChar const* getPluginName() const override
+    {
+        return named("getPluginType", [&] { return mPlugin.getPluginType(); });
+    }
     AsciiChar const* getPluginVersion() const override { return mPlugin.getPluginVersion(); }
     AsciiChar const* getPluginNamespace() const override
     {
@@ -138,10 +145,15 @@ public:
 
     PluginFieldCollection const* getFieldsToSerialize() override
     {
-        mSerialized.assign(mPlugin.getSerializationSize(), 0);
+        size_t const size = named("getSerializationSize", [&] { return mPlugin.getSerializationSize(); });
+        if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
+        {
+            throw std::length_error("getSerializationSize returned more than 2147483647 bytes, the largest field");
+        }
+        mSerialized.assign(size, 0);
         if (!mSerialized.empty())
         {
-            mPlugin.serialize(mSerialized.data());
+            named("serialize", [&] { mPlugin.serialize(mSerialized.data()); });
         }
         auto const length = static_cast<int32_t>(mSerialized.size());
         mField = {kSERIALIZED, mSerialized.data(), PluginFieldType::kUNKNOWN, length};
@@ -155,7 +167,7 @@ public:
         {
             return;
         }
-        if (int32_t const status = mPlugin.initialize())
+        if (int32_t const status = named("initialize", [&] { return mPlugin.initialize(); }))
         {
             refuse("initialize returned status %d instead of %d", status, 0);
         }
@@ -165,7 +177,7 @@ public:
 private:
     AdaptedV2Plugin* cloneAdapted() const
     {
-        auto* twin = mPlugin.clone();
+        auto* twin = named("clone", [&] { return mPlugin.clone(); });
         if (twin == &mPlugin)
         {
             throw std::invalid_argument("clone returned the object itself: two owners would destroy it (rule R24)");
@@ -208,7 +220,9 @@ public:
 
     IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fc, TensorRTPhase phase) override
     {
-        IPluginV2* made = phase == TensorRTPhase::kBUILD ? mCreator->createPlugin(name, fc) : deserialize(name, *fc);
+        IPluginV2* made = phase == TensorRTPhase::kBUILD
+            ? named("createPlugin", [&] { return mCreator->createPlugin(name, fc); })
+            : deserialize(name, *fc);
         if (!made)
         {
             if (phase == TensorRTPhase::kRUNTIME)
@@ -217,8 +231,9 @@ public:
             }
             return nullptr;
         }
-        made->setPluginNamespace(getPluginNamespace());
-        auto adapted = std::make_unique<AdaptedV2Plugin>(*made, false);
+        std::unique_ptr<AdaptedV2Plugin, Discard> adapted{new AdaptedV2Plugin{*made, false}};
+        auto const* const space = getPluginNamespace();
+        named("setPluginNamespace", [&] { made->setPluginNamespace(space); });
         if (phase == TensorRTPhase::kRUNTIME)
         {
             adapted->ensureInitialized();
@@ -233,7 +248,10 @@ private:
         {
             if (!std::strcmp(fc.fields[i].name, kSERIALIZED))
             {
-                return mCreator->deserializePlugin(name, fc.fields[i].data, static_cast<size_t>(fc.fields[i].length));
+                auto const& field = fc.fields[i];
+                return named("deserializePlugin", [&] {
+                    return mCreator->deserializePlugin(name, field.data, static_cast<size_t>(field.length));
+                });
             }
         }
         throw std::invalid_argument("the plan has no field 'serialized_plugin_v2' for deserializePlugin");

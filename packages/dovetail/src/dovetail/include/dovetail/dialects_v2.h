@@ -1,6 +1,7 @@
 // How the questions of the IPluginV3 contract are put to a plugin of one of the older interfaces.
 #pragma once
 
+#include "method.h"
 #include "plugin_v2.h"
 #include "refuse.h"
 
@@ -51,13 +52,16 @@ public:
     }
 
     IPluginV2& plugin() const noexcept override { return mPlugin; }
-    void attach(IGpuAllocator* allocator) override { mPlugin.attachToContext(nullptr, nullptr, allocator); }
+    void attach(IGpuAllocator* allocator) override
+    {
+        named("attachToContext", [&] { mPlugin.attachToContext(nullptr, nullptr, allocator); });
+    }
     void detach() override { mPlugin.detachFromContext(); }
     bool asksWorkspaceInitialized() const noexcept override { return false; }
 
     DataType outputType(int32_t index, DataType const* inputTypes, int32_t nbInputs) const override
     {
-        return mPlugin.getOutputDataType(index, inputTypes, nbInputs);
+        return named("getOutputDataType", [&] { return mPlugin.getOutputDataType(index, inputTypes, nbInputs); });
     }
 
     void outputShapes(DimsExprs const* inputs, int32_t nbInputs, DimsExprs* outputs, int32_t nbOutputs,
@@ -65,7 +69,8 @@ public:
     {
         for (int32_t i = 0; i < nbOutputs; ++i)
         {
-            outputs[i] = mPlugin.getOutputDimensions(i, inputs, nbInputs, builder);
+            outputs[i] = named("getOutputDimensions",
+                [&] { return mPlugin.getOutputDimensions(i, inputs, nbInputs, builder); });
         }
     }
 
@@ -99,7 +104,8 @@ public:
     {
         auto const inputs = asFixed(in, nbInputs);
         auto const outputs = asFixed(out, nbOutputs);
-        mPlugin.configurePlugin(inputs.data(), nbInputs, outputs.data(), nbOutputs);
+        named("configurePlugin",
+            [&] { mPlugin.configurePlugin(inputs.data(), nbInputs, outputs.data(), nbOutputs); });
     }
 
     int32_t run(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc, void const* const* inputs,

@@ -6,8 +6,11 @@
 #include "refuse.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <deque>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 namespace dovetail
@@ -41,27 +44,55 @@ private:
     int32_t mIndex;
 };
 
-inline int64_t floorDiv(int64_t a, int64_t b) noexcept
+// The result of an operation on constants.
+enum class Folded
 {
-    return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+    kVALUE,
+    kUNDEFINED, // division by zero
+    kOVERFLOW,  // the value needs more than 64 bits
+};
+
+// Rounds towards minus infinity, or towards infinity for the ceiling.
+inline Folded divide(int64_t a, int64_t b, bool isCeiling, int64_t& value) noexcept
+{
+    if (b == 0)
+    {
+        return Folded::kUNDEFINED;
+    }
+    if (b == -1) // the smallest integer divided by it traps
+    {
+        return __builtin_sub_overflow(int64_t{0}, a, &value) ? Folded::kOVERFLOW : Folded::kVALUE;
+    }
+    int64_t const rest = a % b;
+    bool const isBelow = (rest < 0) != (b < 0); // the quotient was rounded up to get here
+    value = a / b + (rest == 0 ? 0 : isCeiling ? !isBelow : -static_cast<int64_t>(isBelow));
+    return Folded::kVALUE;
 }
 
-// The value of an operation on constants; false where there is none.
-inline bool fold(DimensionOperation op, int64_t a, int64_t b, int64_t& value) noexcept
+inline Folded fold(DimensionOperation op, int64_t a, int64_t b, int64_t& value) noexcept
 {
+    auto const unless = [](bool overflows) { return overflows ? Folded::kOVERFLOW : Folded::kVALUE; };
     switch (op)
     {
-    case DimensionOperation::kSUM: value = a + b; return true;
-    case DimensionOperation::kPROD: value = a * b; return true;
-    case DimensionOperation::kMAX: value = std::max(a, b); return true;
-    case DimensionOperation::kMIN: value = std::min(a, b); return true;
-    case DimensionOperation::kSUB: value = a - b; return true;
-    case DimensionOperation::kEQUAL: value = a == b; return true;
-    case DimensionOperation::kLESS: value = a < b; return true;
-    case DimensionOperation::kFLOOR_DIV: value = b ? floorDiv(a, b) : 0; return b != 0;
-    case DimensionOperation::kCEIL_DIV: value = b ? -floorDiv(-a, b) : 0; return b != 0;
+    case DimensionOperation::kSUM: return unless(__builtin_add_overflow(a, b, &value));
+    case DimensionOperation::kPROD: return unless(__builtin_mul_overflow(a, b, &value));
+    case DimensionOperation::kMAX: value = std::max(a, b); return Folded::kVALUE;
+    case DimensionOperation::kMIN: value = std::min(a, b); return Folded::kVALUE;
+    case DimensionOperation::kSUB: return unless(__builtin_sub_overflow(a, b, &value));
+    case DimensionOperation::kEQUAL: value = a == b; return Folded::kVALUE;
+    case DimensionOperation::kLESS: value = a < b; return Folded::kVALUE;
+    case DimensionOperation::kFLOOR_DIV: return divide(a, b, false, value);
+    case DimensionOperation::kCEIL_DIV: return divide(a, b, true, value);
     }
-    return false;
+    return Folded::kUNDEFINED;
+}
+
+// The name of an operation in messages.
+inline char const* nameOf(DimensionOperation op) noexcept
+{
+    constexpr char const* names[]{
+        "kSUM", "kPROD", "kMAX", "kMIN", "kSUB", "kEQUAL", "kLESS", "kFLOOR_DIV", "kCEIL_DIV"};
+    return names[static_cast<size_t>(op)];
 }
 
 class DOVETAIL_PRIVATE ExchangedExprBuilder final : public IExprBuilder
@@ -90,10 +121,19 @@ public:
         {
             return nullptr;
         }
-        int64_t value{};
-        if (a->isConstant() && b->isConstant() && fold(op, a->getConstantValue(), b->getConstantValue(), value))
+        if (a->isConstant() && b->isConstant())
         {
-            return constant(value);
+            int64_t const first64 = a->getConstantValue(), second64 = b->getConstantValue();
+            int64_t value{};
+            Folded const folded = fold(op, first64, second64, value);
+            if (folded == Folded::kOVERFLOW)
+            {
+                keepOverflow(op, first64, second64);
+            }
+            if (folded != Folded::kUNDEFINED)
+            {
+                return constant(value);
+            }
         }
         return add({DOVETAIL_EXPR_OPERATION, number, a->index(), b->index(), 0});
     }
@@ -107,6 +147,15 @@ public:
             return nullptr;
         }
         return add({DOVETAIL_EXPR_SIZE_TENSOR, outputIndex, a->index(), b->index(), 0});
+    }
+
+    // Throws where an operation overflowed. `operation` cannot: plugins call it in methods that are noexcept.
+    void requireNoOverflow() const
+    {
+        if (mOverflow[0])
+        {
+            throw std::overflow_error(mOverflow);
+        }
     }
 
     // Tensors whose dimensions are expressions of this builder.
@@ -159,6 +208,16 @@ public:
     }
 
 private:
+    void keepOverflow(DimensionOperation op, int64_t first, int64_t second) noexcept
+    {
+        if (!mOverflow[0])
+        {
+            std::snprintf(mOverflow, sizeof(mOverflow),
+                "IExprBuilder::operation: %s of %" PRId64 " and %" PRId64 " does not fit into 64 bits", nameOf(op),
+                first, second);
+        }
+    }
+
     IDimensionExpr const* add(dovetail_expr const& record)
     {
         mExprs.emplace_back(record, static_cast<int32_t>(mExprs.size()));
@@ -179,6 +238,7 @@ private:
     }
 
     std::deque<ExchangedExpr> mExprs;
+    char mOverflow[160]{};
 };
 
 } // namespace detail

@@ -63,10 +63,10 @@ public:
     }
     bool reportError(ErrorCode val, ErrorDesc desc) noexcept override
     {
-        {
+        guarded([&] { // without memory the report still goes to the execution context
             std::lock_guard<std::mutex> const lock{mMutex};
             mErrors.emplace_back(val, desc ? desc : "");
-        }
+        });
         return hostLink().host->report_error(mToken, static_cast<int32_t>(val), desc ? desc : "") == 1;
     }
     RefCount incRefCount() noexcept override { return ++mCount; }

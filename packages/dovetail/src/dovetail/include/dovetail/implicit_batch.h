@@ -7,7 +7,9 @@
 #include "dialects_v2.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <stdexcept>
 
 namespace dovetail
 {
@@ -77,7 +79,9 @@ public:
         auto const* batch = nbInputs ? inputs[0].d[0] : builder.constant(1);
         for (int32_t i = 0; i < nbOutputs; ++i)
         {
-            outputs[i] = withBatch(batch, mPlugin.getOutputDimensions(i, shapes.data(), nbInputs), i, builder);
+            Dims const dims = named("getOutputDimensions",
+                [&] { return mPlugin.getOutputDimensions(i, shapes.data(), nbInputs); });
+            outputs[i] = withBatch(batch, dims, i, builder);
         }
     }
 
@@ -113,10 +117,20 @@ protected:
             throw std::invalid_argument(
                 "the largest batch is not known: build with an optimization profile, or with fixed shapes");
         }
-        return static_cast<int32_t>(batch);
+        return asBatch(batch);
     }
 
 private:
+    // The older interfaces have 32 bits for the batch.
+    static int32_t asBatch(int64_t batch)
+    {
+        if (batch > std::numeric_limits<int32_t>::max())
+        {
+            throw std::invalid_argument("the batch is larger than 2147483647, the largest of a V2 plugin");
+        }
+        return static_cast<int32_t>(batch);
+    }
+
     static Dims fixedShape(DimsExprs const& dims, int32_t input)
     {
         if (dims.nbDims < 1)
@@ -131,7 +145,12 @@ private:
                 refuse("input %d, dimension %d varies: this interface needs fixed dimensions after the batch", input,
                     axis);
             }
-            shape.d[axis - 1] = dims.d[axis]->getConstantValue();
+            int64_t const size = dims.d[axis]->getConstantValue();
+            shape.d[axis - 1] = static_cast<DimsSize>(size);
+            if (shape.d[axis - 1] != size)
+            {
+                refuse("input %d, dimension %d is larger than the headers of version 8 can hold", input, axis);
+            }
         }
         return shape;
     }
@@ -159,7 +178,7 @@ private:
                 refuse("input %d has another batch than input %d", i, 0);
             }
         }
-        return mNbInputs ? static_cast<int32_t>(in[0].dims.d[0]) : 1;
+        return mNbInputs ? asBatch(in[0].dims.d[0]) : 1;
     }
 
     IPluginV2& mPlugin;
@@ -181,15 +200,20 @@ public:
     {
         auto const &first = inOut[0].desc, &desc = inOut[pos].desc;
         bool const isSame = desc.type == first.type && desc.format == first.format;
-        return isSame && isOldFormat(desc.format) && plugin().supportsFormat(desc.type, desc.format);
+        return isSame && isOldFormat(desc.format)
+            && named("supportsFormat", [&] { return plugin().supportsFormat(desc.type, desc.format); });
     }
 
     void configure(DynamicPluginTensorDesc const* in, int32_t nbInputs, DynamicPluginTensorDesc const* out,
         int32_t nbOutputs) override
     {
         auto const& first = (nbInputs ? in : out)[0].desc;
-        plugin().configureWithFormat(dropBatches(in, nbInputs).data(), nbInputs, dropBatches(out, nbOutputs).data(),
-            nbOutputs, first.type, first.format, largestBatch(in, nbInputs));
+        auto const inputs = dropBatches(in, nbInputs), outputs = dropBatches(out, nbOutputs);
+        int32_t const batch = largestBatch(in, nbInputs);
+        named("configureWithFormat", [&] {
+            plugin().configureWithFormat(
+                inputs.data(), nbInputs, outputs.data(), nbOutputs, first.type, first.format, batch);
+        });
     }
 };
 
@@ -204,12 +228,15 @@ public:
     {
     }
 
-    void attach(IGpuAllocator* allocator) override { mPlugin.attachToContext(nullptr, nullptr, allocator); }
+    void attach(IGpuAllocator* allocator) override
+    {
+        named("attachToContext", [&] { mPlugin.attachToContext(nullptr, nullptr, allocator); });
+    }
     void detach() override { mPlugin.detachFromContext(); }
 
     DataType outputType(int32_t index, DataType const* inputTypes, int32_t nbInputs) const override
     {
-        return mPlugin.getOutputDataType(index, inputTypes, nbInputs);
+        return named("getOutputDataType", [&] { return mPlugin.getOutputDataType(index, inputTypes, nbInputs); });
     }
 
 protected:
@@ -227,7 +254,7 @@ public:
         auto const& desc = inOut[pos].desc;
         auto const shared = isFloat(desc.type) ? floatFormat(inOut, pos + 1) : TensorFormat::kLINEAR;
         bool const isShared = desc.format == shared && isOldFormat(desc.format);
-        return isShared && mPlugin.supportsFormat(desc.type, desc.format);
+        return isShared && named("supportsFormat", [&] { return mPlugin.supportsFormat(desc.type, desc.format); });
     }
 
     void configure(DynamicPluginTensorDesc const* in, int32_t nbInputs, DynamicPluginTensorDesc const* out,

@@ -15,7 +15,7 @@ inline IPluginCreatorV3One* asCreator(void* handle) noexcept
     return static_cast<IPluginCreatorV3One*>(as<IPluginCreatorInterface>(handle));
 }
 
-DOVETAIL_PRIVATE inline int32_t attachHost(dovetail_host const* host, int64_t context)
+DOVETAIL_PRIVATE inline int32_t attachHost(dovetail_host const* host, int64_t context) noexcept
 {
     hostLink() = HostLink{host, context};
     return 0;
@@ -25,6 +25,8 @@ DOVETAIL_PRIVATE inline int32_t registrations(dovetail_registration const** entr
 {
     static std::vector<dovetail_registration> listed;
     return guarded([&] {
+        libraryRegistry().raiseProblem();
+        safeLibraryRegistry().raiseProblem();
         listed.clear();
         libraryRegistry().list(listed);
         safeLibraryRegistry().list(listed);
@@ -33,14 +35,25 @@ DOVETAIL_PRIVATE inline int32_t registrations(dovetail_registration const** entr
     });
 }
 
-DOVETAIL_PRIVATE inline void* logger()
+DOVETAIL_PRIVATE inline int32_t callSetLoggerFinder(void* entry)
 {
-    return static_cast<ILogger*>(&hostLogger());
+    return guarded([&] { reinterpret_cast<void (*)(ILoggerFinder*)>(entry)(&hostLoggerFinder()); });
 }
 
-DOVETAIL_PRIVATE inline void* loggerFinder()
+DOVETAIL_PRIVATE inline int32_t callInitialise(void* entry, int32_t* succeeded)
 {
-    return static_cast<ILoggerFinder*>(&hostLoggerFinder());
+    return guarded([&] {
+        auto const initialise = reinterpret_cast<bool (*)(void*, char const*)>(entry);
+        *succeeded = initialise(static_cast<ILogger*>(&hostLogger()), "") ? 1 : 0;
+    });
+}
+
+DOVETAIL_PRIVATE inline int32_t callGetCreators(void* entry, void* const** creators, int32_t* count)
+{
+    return guarded([&] {
+        auto const list = reinterpret_cast<IPluginCreatorInterface* const* (*)(int32_t&)>(entry);
+        *creators = reinterpret_cast<void* const*>(list(*count));
+    });
 }
 
 DOVETAIL_PRIVATE inline int32_t creatorInterface(void* creator, dovetail_capability* info)
@@ -63,7 +76,7 @@ DOVETAIL_PRIVATE inline int32_t creatorIdentity(void* creator, dovetail_identity
 {
     return guarded([&] {
         auto const* made = asCreator(creator);
-        *identity = {made->getPluginName(), made->getPluginVersion(), made->getPluginNamespace()};
+        *identity = readIdentity(*made);
     });
 }
 

@@ -4,6 +4,7 @@
 #include "abi.h"
 #include "adapt_quick.h"
 #include "adapt_v2.h"
+#include "guard.h"
 #include "registry.h"
 
 #include <cstring>
@@ -60,17 +61,17 @@ DOVETAIL_PRIVATE inline HostLoggerFinder& hostLoggerFinder() noexcept
     return finder;
 }
 
-inline bool isKind(IPluginCreatorInterface const& creator, char const* kind) noexcept
+inline bool isKind(IPluginCreatorInterface const& creator, char const* kind)
 {
-    return std::strcmp(creator.getInterfaceInfo().kind, kind) == 0;
+    return sameText(named("getInterfaceInfo", [&] { return creator.getInterfaceInfo(); }).kind, kind);
 }
 
-inline IPluginCreator* asOlder(IPluginCreatorInterface& creator) noexcept
+inline IPluginCreator* asOlder(IPluginCreatorInterface& creator)
 {
     return isKind(creator, "PLUGIN CREATOR_V1") ? static_cast<IPluginCreator*>(&creator) : nullptr;
 }
 
-inline IPluginCreatorV3Quick* asQuick(IPluginCreatorInterface& creator) noexcept
+inline IPluginCreatorV3Quick* asQuick(IPluginCreatorInterface& creator)
 {
     return isKind(creator, "PLUGIN CREATOR_V3QUICK") ? static_cast<IPluginCreatorV3Quick*>(&creator) : nullptr;
 }
@@ -106,11 +107,6 @@ DOVETAIL_PRIVATE inline IPluginCreatorV3One* adaptCreator(IPluginCreatorInterfac
     return quick ? findAdapter<AdaptedQuickCreator>(quick) : nullptr;
 }
 
-inline bool sameText(char const* first, char const* second) noexcept
-{
-    return std::strcmp(first ? first : "", second ? second : "") == 0;
-}
-
 // The creators of this library that were registered and not returned by getCreators.
 class DOVETAIL_PRIVATE LibraryRegistry final : public IPluginRegistry
 {
@@ -122,19 +118,33 @@ public:
 
     bool registerCreator(IPluginCreatorInterface& creator, AsciiChar const* pluginNamespace) noexcept override
     {
-        auto* made = adaptCreator(creator);
-        std::string const place = pluginNamespace ? pluginNamespace : "";
-        if (!made || getCreator(made->getPluginName(), made->getPluginVersion(), place.c_str()))
+        bool isNew = false;
+        bool const failed = guarded([&] { isNew = add(creator, pluginNamespace ? pluginNamespace : ""); }) != 0;
+        if (failed)
         {
-            return false;
+            keepProblem();
         }
-        if (auto* older = asOlder(creator))
+        return isNew && !failed;
+    }
+
+    // Keeps the exception that `guarded` caught last, for the load of the library, which raises it.
+    void keepProblem() noexcept
+    {
+        if (!mProblem.text[0])
         {
-            older->setPluginNamespace(place.c_str());
+            mProblem = lastFailure();
         }
-        mCreators.push_back(&creator);
-        mNamespaces.push_back(new std::string(place));
-        return true;
+    }
+
+    // Throws the exception of a registration, once.
+    void raiseProblem()
+    {
+        if (mProblem.text[0])
+        {
+            LastFailure const problem = std::exchange(mProblem, LastFailure{});
+            currentMethod() = problem.method;
+            throw std::runtime_error(problem.text);
+        }
     }
 
     bool deregisterCreator(IPluginCreatorInterface const& creator) noexcept override
@@ -163,10 +173,12 @@ public:
         mOlder.clear();
         for (auto* creator : mCreators)
         {
-            if (auto* older = asOlder(*creator))
-            {
-                mOlder.push_back(older);
-            }
+            guarded([&] {
+                if (auto* older = asOlder(*creator))
+                {
+                    mOlder.push_back(older);
+                }
+            });
         }
         *numCreators = static_cast<int32_t>(mOlder.size());
         return mOlder.data();
@@ -176,23 +188,20 @@ public:
         AsciiChar const* pluginNamespace) noexcept override
     {
         auto* found = getCreator(pluginName, pluginVersion, pluginNamespace);
-        return found ? asOlder(*found) : nullptr;
+        IPluginCreator* older = nullptr;
+        guarded([&] { older = found ? asOlder(*found) : nullptr; });
+        return older;
     }
 
     IPluginCreatorInterface* getCreator(AsciiChar const* pluginName, AsciiChar const* pluginVersion,
         AsciiChar const* pluginNamespace) noexcept override
     {
-        for (size_t i = 0; i < mCreators.size(); ++i)
+        IPluginCreatorInterface* found = nullptr;
+        for (size_t i = 0; i < mCreators.size() && !found; ++i)
         {
-            auto* known = adaptCreator(*mCreators[i]);
-            if (sameText(known->getPluginName(), pluginName)
-                && sameText(known->getPluginVersion(), pluginVersion)
-                && sameText(mNamespaces[i]->c_str(), pluginNamespace))
-            {
-                return mCreators[i];
-            }
+            guarded([&] { found = matches(i, pluginName, pluginVersion, pluginNamespace) ? mCreators[i] : nullptr; });
         }
-        return nullptr;
+        return found;
     }
 
     IPluginResource* acquirePluginResource(AsciiChar const* key, IPluginResource* resource) noexcept override
@@ -236,7 +245,42 @@ public:
     }
 
 private:
+    // False where a creator of this name, version and namespace is registered.
+    bool add(IPluginCreatorInterface& creator, std::string const& space)
+    {
+        auto* adapted = adaptCreator(creator);
+        if (!adapted)
+        {
+            InterfaceInfo const info = creator.getInterfaceInfo();
+            throw std::invalid_argument(std::string("registerCreator got a creator of the interface ")
+                + (info.kind ? info.kind : "null") + ", which is not supported");
+        }
+        dovetail_identity const identity = readIdentity(*adapted);
+        if (getCreator(identity.name, identity.version, space.c_str()))
+        {
+            return false;
+        }
+        if (auto* older = asOlder(creator))
+        {
+            named("setPluginNamespace", [&] { older->setPluginNamespace(space.c_str()); });
+        }
+        mCreators.push_back(&creator);
+        mNamespaces.push_back(new std::string(space));
+        return true;
+    }
+
+    bool matches(size_t index, char const* name, char const* version, char const* space) const
+    {
+        if (!sameText(mNamespaces[index]->c_str(), space))
+        {
+            return false;
+        }
+        dovetail_identity const identity = readIdentity(*adaptCreator(*mCreators[index]));
+        return sameText(identity.name, name) && sameText(identity.version, version);
+    }
+
     bool mIsSafe;
+    LastFailure mProblem{};
     std::vector<IPluginCreatorInterface*> mCreators;
     std::vector<std::string*> mNamespaces;
     mutable std::vector<IPluginCreator*> mOlder;
@@ -254,6 +298,20 @@ DOVETAIL_PRIVATE inline LibraryRegistry& safeLibraryRegistry() noexcept
 {
     static LibraryRegistry registry{true};
     return registry;
+}
+
+// Registers a creator while the system loads the library, where an exception would end the process.
+template <typename T>
+T* constructAndRegister(LibraryRegistry& registry) noexcept
+{
+    T* creator = nullptr;
+    if (guarded([&] { creator = named("the constructor of a creator", [] { return new T{}; }); }))
+    {
+        registry.keepProblem();
+        return nullptr;
+    }
+    registry.registerCreator(*creator, "");
+    return creator;
 }
 
 } // namespace detail
@@ -296,20 +354,26 @@ template <typename T>
 class PluginRegistrar
 {
 public:
-    PluginRegistrar() { getPluginRegistry()->registerCreator(mCreator, ""); }
+    PluginRegistrar() noexcept
+        : mCreator{dovetail::detail::constructAndRegister<T>(dovetail::detail::libraryRegistry())}
+    {
+    }
 
 private:
-    T mCreator{};
+    std::unique_ptr<T, dovetail::detail::Discard> mCreator;
 };
 
 template <typename T>
 class SafePluginRegistrar
 {
 public:
-    SafePluginRegistrar() { getSafePluginRegistry()->registerCreator(mCreator, ""); }
+    SafePluginRegistrar() noexcept
+        : mCreator{dovetail::detail::constructAndRegister<T>(dovetail::detail::safeLibraryRegistry())}
+    {
+    }
 
 private:
-    T mCreator{};
+    std::unique_ptr<T, dovetail::detail::Discard> mCreator;
 };
 
 } // namespace dovetail_v1

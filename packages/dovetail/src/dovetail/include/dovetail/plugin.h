@@ -1,8 +1,8 @@
 // The interfaces of a plugin and its creator.
 //
-// The methods are declared without noexcept: an override may be noexcept, as plugins usually write it, or throw. What
-// an override throws becomes an error that names the plugin and the callback; what a noexcept one throws ends the
-// process, as the language says.
+// Methods and destructors are declared without noexcept: an override may be noexcept, as plugins usually write it, or
+// throw. An exception of an override becomes an error that names the plugin and the method; an exception of a noexcept
+// override ends the process, as the language defines it.
 #pragma once
 
 #include "context.h"
@@ -17,9 +17,9 @@ inline namespace dovetail_v1
 class IVersionedInterface
 {
 public:
-    virtual APILanguage getAPILanguage() const noexcept { return APILanguage::kCPP; }
-    virtual InterfaceInfo getInterfaceInfo() const noexcept = 0;
-    virtual ~IVersionedInterface() noexcept = default;
+    virtual APILanguage getAPILanguage() const { return APILanguage::kCPP; }
+    virtual InterfaceInfo getInterfaceInfo() const = 0;
+    virtual ~IVersionedInterface() noexcept(false) {}
 
 protected:
     IVersionedInterface() = default;
@@ -33,7 +33,7 @@ protected:
 class IPluginResource : public IVersionedInterface
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"IPluginResource", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"IPluginResource", 1, 0}; }
     virtual int32_t release() = 0;
     virtual IPluginResource* clone() = 0;
 };
@@ -45,7 +45,7 @@ class IPluginCapability : public IVersionedInterface
 class IPluginV3 : public IVersionedInterface
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN", 1, 0}; }
     virtual IPluginCapability* getCapabilityInterface(PluginCapabilityType type) = 0;
     virtual IPluginV3* clone() = 0;
 };
@@ -53,7 +53,7 @@ public:
 class IPluginV3OneCore : public IPluginCapability
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3ONE_CORE", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3ONE_CORE", 1, 0}; }
     virtual AsciiChar const* getPluginName() const = 0;
     virtual AsciiChar const* getPluginVersion() const = 0;
     virtual AsciiChar const* getPluginNamespace() const = 0;
@@ -64,7 +64,7 @@ class IPluginV3OneBuild : public IPluginCapability
 public:
     static constexpr int32_t kDEFAULT_FORMAT_COMBINATION_LIMIT = 100;
 
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3ONE_BUILD", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3ONE_BUILD", 1, 0}; }
     virtual int32_t configurePlugin(
         DynamicPluginTensorDesc const* in, int32_t nbInputs, DynamicPluginTensorDesc const* out, int32_t nbOutputs)
         = 0;
@@ -93,14 +93,14 @@ public:
 class IPluginV3OneBuildV2 : public IPluginV3OneBuild
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3ONE_BUILD", 2, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3ONE_BUILD", 2, 0}; }
     virtual int32_t getAliasedInput(int32_t /*outputIndex*/) { return -1; }
 };
 
 class IPluginV3OneRuntime : public IPluginCapability
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3ONE_RUNTIME", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3ONE_RUNTIME", 1, 0}; }
     virtual int32_t setTactic(int32_t /*tactic*/) { return 0; }
     virtual int32_t onShapeChange(
         PluginTensorDesc const* in, int32_t nbInputs, PluginTensorDesc const* out, int32_t nbOutputs)
@@ -119,7 +119,7 @@ class IPluginCreatorInterface : public IVersionedInterface
 class IPluginCreatorV3One : public IPluginCreatorInterface
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN CREATOR_V3ONE", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN CREATOR_V3ONE", 1, 0}; }
     virtual IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fc, TensorRTPhase phase) = 0;
     virtual PluginFieldCollection const* getFieldNames() = 0;
     virtual AsciiChar const* getPluginName() const = 0;

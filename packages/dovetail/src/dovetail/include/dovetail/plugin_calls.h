@@ -18,10 +18,11 @@ inline IPluginV3OneBuild* asBuild(void* handle) noexcept
 }
 
 // The build capability of a plugin of the quick interface; null for one of another.
-inline QuickBuild* asQuick(void* handle) noexcept
+inline QuickBuild* asQuick(void* handle)
 {
     auto* build = asBuild(handle);
-    return build->getInterfaceInfo().major == QuickBuild::kMAJOR ? static_cast<QuickBuild*>(build) : nullptr;
+    InterfaceInfo const info = named("getInterfaceInfo", [&] { return build->getInterfaceInfo(); });
+    return info.major == QuickBuild::kMAJOR ? static_cast<QuickBuild*>(build) : nullptr;
 }
 
 inline IPluginV3OneRuntime* asRuntime(void* handle) noexcept
@@ -56,7 +57,7 @@ DOVETAIL_PRIVATE inline int32_t coreIdentity(void* core, dovetail_identity* iden
 {
     return guarded([&] {
         auto const* known = static_cast<IPluginV3OneCore*>(as<IPluginCapability>(core));
-        *identity = {known->getPluginName(), known->getPluginVersion(), known->getPluginNamespace()};
+        *identity = readIdentity(*known);
     });
 }
 
@@ -96,6 +97,7 @@ DOVETAIL_PRIVATE inline int32_t buildOutputShapes(void* build, dovetail_expr con
         *status = asBuild(build)->getOutputShapes(
             in.data(), inputs->count, shapes.data(), shapeInputs->count, answers.data(), nbOutputs, builder);
         auto const out = answers.take();
+        builder.requireNoOverflow();
         if (*status == 0)
         {
             std::vector<int32_t> ranks, dims;
@@ -187,8 +189,8 @@ DOVETAIL_PRIVATE inline int32_t buildAliasedInput(void* build, int32_t output, i
 {
     return guarded([&] {
         auto* known = asBuild(build);
-        bool const can = known->getInterfaceInfo().major >= 2;
-        *input = can ? static_cast<IPluginV3OneBuildV2*>(known)->getAliasedInput(output) : -1;
+        InterfaceInfo const info = named("getInterfaceInfo", [&] { return known->getInterfaceInfo(); });
+        *input = info.major >= 2 ? static_cast<IPluginV3OneBuildV2*>(known)->getAliasedInput(output) : -1;
     });
 }
 

@@ -24,7 +24,7 @@ enum class QuickPluginCreationRequest : int32_t
 class IPluginV3QuickCore : public IPluginCapability
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3QUICK_CORE", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3QUICK_CORE", 1, 0}; }
     virtual AsciiChar const* getPluginName() const = 0;
     virtual AsciiChar const* getPluginVersion() const = 0;
     virtual AsciiChar const* getPluginNamespace() const = 0;
@@ -33,7 +33,7 @@ public:
 class IPluginV3QuickBuild : public IPluginCapability
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3QUICK_BUILD", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3QUICK_BUILD", 1, 0}; }
     virtual int32_t getOutputDataTypes(DataType* outputTypes, int32_t nbOutputs, DataType const* inputTypes,
         int32_t const* inputRanks, int32_t nbInputs) const = 0;
     virtual int32_t getOutputShapes(DimsExprs const* inputs, int32_t nbInputs, DimsExprs const* shapeInputs,
@@ -60,7 +60,7 @@ public:
 class IPluginV3QuickRuntime : public IPluginCapability
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN_V3QUICK_RUNTIME", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN_V3QUICK_RUNTIME", 1, 0}; }
     virtual int32_t setTactic(int32_t /*tactic*/) { return 0; }
     // Strides count elements.
     virtual int32_t enqueue(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc,
@@ -73,7 +73,7 @@ public:
 class IPluginCreatorV3Quick : public IPluginCreatorInterface
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN CREATOR_V3QUICK", 1, 0}; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN CREATOR_V3QUICK", 1, 0}; }
     virtual IPluginV3* createPlugin(AsciiChar const* name, AsciiChar const* nspace, PluginFieldCollection const* fc,
         TensorRTPhase phase, QuickPluginCreationRequest quickPluginCreationRequest)
         = 0;

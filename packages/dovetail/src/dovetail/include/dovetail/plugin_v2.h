@@ -36,7 +36,7 @@ constexpr int32_t tagVersion(PluginVersion version) noexcept
 class IPluginV2
 {
 public:
-    virtual int32_t getTensorRTVersion() const noexcept { return tagVersion(PluginVersion::kV2); }
+    virtual int32_t getTensorRTVersion() const { return tagVersion(PluginVersion::kV2); }
     virtual AsciiChar const* getPluginType() const = 0;
     virtual AsciiChar const* getPluginVersion() const = 0;
     virtual int32_t getNbOutputs() const = 0;
@@ -65,7 +65,7 @@ public:
     virtual void setPluginNamespace(AsciiChar const* pluginNamespace) = 0;
     virtual AsciiChar const* getPluginNamespace() const = 0;
 
-    virtual ~IPluginV2() noexcept = default;
+    virtual ~IPluginV2() noexcept(false) {}
 
 protected:
     IPluginV2() = default;
@@ -93,7 +93,7 @@ public:
     IPluginV2Ext* clone() const override = 0;
 
 protected:
-    int32_t getTensorRTVersion() const noexcept override { return tagVersion(PluginVersion::kV2_EXT); }
+    int32_t getTensorRTVersion() const override { return tagVersion(PluginVersion::kV2_EXT); }
     void configureWithFormat(
         Dims const*, int32_t, Dims const*, int32_t, DataType, PluginFormat, int32_t) override
     {
@@ -111,7 +111,7 @@ public:
         int32_t pos, PluginTensorDesc const* inOut, int32_t nbInputs, int32_t nbOutputs) const = 0;
 
 protected:
-    int32_t getTensorRTVersion() const noexcept override { return tagVersion(PluginVersion::kV2_IOEXT); }
+    int32_t getTensorRTVersion() const override { return tagVersion(PluginVersion::kV2_IOEXT); }
     // Protected, because plugins name them in using declarations.
     void configurePlugin(Dims const*, int32_t, Dims const*, int32_t, DataType const*, DataType const*, bool const*,
         bool const*, PluginFormat, int32_t) final
@@ -143,7 +143,7 @@ public:
         = 0;
 
 protected:
-    int32_t getTensorRTVersion() const noexcept override { return tagVersion(PluginVersion::kV2_DYNAMICEXT); }
+    int32_t getTensorRTVersion() const override { return tagVersion(PluginVersion::kV2_DYNAMICEXT); }
     Dims getOutputDimensions(int32_t, Dims const*, int32_t) final { return Dims{-1, {}}; }
     bool isOutputBroadcastAcrossBatch(int32_t, bool const*, int32_t) const final { return false; }
     bool canBroadcastInputAcrossBatch(int32_t) const final { return true; }
@@ -160,8 +160,8 @@ protected:
 class IPluginCreator : public IPluginCreatorInterface
 {
 public:
-    InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN CREATOR_V1", 1, 0}; }
-    virtual int32_t getTensorRTVersion() const noexcept { return NV_TENSORRT_VERSION; }
+    InterfaceInfo getInterfaceInfo() const override { return InterfaceInfo{"PLUGIN CREATOR_V1", 1, 0}; }
+    virtual int32_t getTensorRTVersion() const { return NV_TENSORRT_VERSION; }
     virtual AsciiChar const* getPluginName() const = 0;
     virtual AsciiChar const* getPluginVersion() const = 0;
     virtual PluginFieldCollection const* getFieldNames() = 0;

@@ -35,24 +35,25 @@ class NativeCreator(IPluginCreatorV3One):
         self._address: Final = _adapt(image, address)
         self.safe: Final = safe
         identity = NativeIdentity()
-        image.call("creator_identity", "getPluginName of a creator", self._address, byref(identity))
-        self.name, self.plugin_version = self._text(identity.name), self._text(identity.version)
-        self.plugin_namespace = namespace or self._text(identity.namespace)
+        image.call("creator_identity", "getPluginName", self._address, byref(identity), owner="a creator")
+        self.name = self._text(identity.name, "getPluginName")
+        self.plugin_version = self._text(identity.version, "getPluginVersion")
+        self.plugin_namespace = namespace or self._text(identity.namespace, "getPluginNamespace")
         self.adapted_name: Final = f"creator of {image.path}"
         self.field_names = self._read_field_names()
 
     def __repr__(self) -> str:
         return f"<C++ creator of '{self.name}' version '{self.plugin_version}' from {self._image.path}>"
 
-    def _text(self, raw: bytes | None) -> str:
+    def _text(self, raw: bytes | None, method: str) -> str:
         text = read_text(raw)
         if text is None:
-            raise PluginError("a creator's name, version or namespace is null", where=self._image.path)
+            raise PluginError(f"{method} of a creator returned null", where=self._image.path, expected="a text")
         return text
 
     def _read_field_names(self) -> PluginFieldCollection:
         fields = c_void_p()
-        self._image.call("creator_fields", f"{self.name}: getFieldNames", self._address, byref(fields))
+        self._image.call("creator_fields", "getFieldNames", self._address, byref(fields), owner=self.name)
         return read_fields(fields.value, self._image.table.size_of_dims, "getFieldNames", repr(self))
 
     def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> NativePlugin:
@@ -60,12 +61,13 @@ class NativeCreator(IPluginCreatorV3One):
         packed, plugin = PackedFields(field_collection or (), self._image.table.size_of_dims), c_void_p()
         self._image.call(
             "creator_create",
-            f"{self.name}: createPlugin",
+            "createPlugin",
             self._address,
             name.encode(),
             byref(packed.collection),
             int(phase),
             byref(plugin),
+            owner=self.name,
         )
         if not plugin.value:
             raise PluginError(
@@ -84,11 +86,11 @@ def _adapt(image: NativeImage, address: int) -> int:
     adapted, found = c_void_p(), NativeCapability()
     image.call("creator_adapt", "loading a creator", address, byref(adapted))
     if not adapted.value:
-        image.call("creator_interface", "getInterfaceInfo of a creator", address, byref(found))
+        image.call("creator_interface", "getInterfaceInfo", address, byref(found), owner="a creator")
         raise PluginError(
             "the library has a creator of an interface that is not supported",
             where=image.path,
             expected="IPluginCreatorV3One, IPluginCreatorV3Quick, or IPluginCreator of a V2 plugin",
-            got=(found.kind or b"").decode(errors="replace"),
+            got="null" if found.kind is None else repr(found.kind.decode(errors="replace")),
         )
     return adapted.value

@@ -6,11 +6,13 @@ There is one table of these functions in a process and it is never freed, becaus
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from dovetail.errors import PluginError
-from dovetail.loggers import ErrorCode, ILogger, Severity
+from dovetail.errors import DovetailError, PluginError
+from dovetail.loggers import ErrorCode, ILogger, Logger, Severity
 from dovetail.plugin.native.context import find_context
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import (
@@ -50,63 +52,88 @@ def _logger(context: int) -> ILogger:
     return found or get_plugin_registry().logger
 
 
+def _contained(
+    method: str, failure: Any, find_logger: Callable[[int], ILogger]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function that libraries call: an exception is logged, and the library gets `failure`.
+
+    ctypes cannot raise into a library: it would print the exception and return a number without a meaning.
+
+    Args:
+        method: The method of the contract that the function stands for.
+        failure: The value that reports a failure to the library.
+        find_logger: Finds the logger from the function's first argument.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def contained(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except Exception as error:  # noqa: BLE001 - any exception of a logger, an allocator or a resource
+                text = str(error) if isinstance(error, DovetailError) else _describe(error)
+                _report(lambda: find_logger(arguments[0]), f"{method}: {text}")
+                return failure
+
+        return contained
+
+    return decorate
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _report(find_logger: Callable[[], ILogger], text: str) -> None:
+    try:
+        find_logger().log(Severity.ERROR, text)
+    except Exception as error:  # noqa: BLE001 - the logger is the user's and may raise
+        Logger().log(Severity.ERROR, f"{text}\n  the logger raised {_describe(error)}")
+
+
+def _process_logger(_: int) -> ILogger:
+    return get_plugin_registry().logger
+
+
+@_contained("ILogger::log", None, lambda _: Logger())
 def _log(context: int, severity: int, text: bytes | None) -> None:
     level = Severity(severity) if severity in set(Severity) else Severity.ERROR
     _logger(context).log(level, (text or b"").decode(errors="replace"))
 
 
+@_contained("acquirePluginResource", None, _logger)
 def _acquire_resource(context: int, key: bytes, address: int) -> int | None:
-    try:
-        return _share(context, key.decode(), address)
-    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
-        _logger(context).log(Severity.ERROR, f"acquirePluginResource: {error}")
-        return None
-
-
-def _share(context: int, key: str, address: int) -> int:
-    resource = get_plugin_registry().acquire_plugin_resource(
-        key, NativeResource(_images[context], address, owned=False)
-    )
+    name, registry = key.decode(errors="replace"), get_plugin_registry()
+    resource = registry.acquire_plugin_resource(name, NativeResource(_images[context], address, owned=False))
     if not isinstance(resource, NativeResource):
-        get_plugin_registry().release_plugin_resource(key)
-        raise PluginError(f"resource '{key}' is a Python object, which C++ cannot use", got=type(resource).__name__)
+        registry.release_plugin_resource(name)
+        raise PluginError(f"resource '{name}' is a Python object, which C++ cannot use", got=type(resource).__name__)
     return resource.address
 
 
+@_contained("releasePluginResource", -1, _logger)
 def _release_resource(context: int, key: bytes) -> int:
-    try:
-        get_plugin_registry().release_plugin_resource(key.decode())
-    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
-        _logger(context).log(Severity.ERROR, f"releasePluginResource: {error}")
-        return -1
+    get_plugin_registry().release_plugin_resource(key.decode(errors="replace"))
     return 0
 
 
+@_contained("IGpuAllocator::allocate", None, _process_logger)
 def _allocate(token: int, size: int, alignment: int, flags: int) -> int | None:
-    try:
-        allocator = find_context(token).gpu_allocator
-        return None if allocator is None else allocator.allocate(size, alignment, flags) or None
-    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
-        get_plugin_registry().logger.log(Severity.ERROR, f"IGpuAllocator::allocate: {error}")
-        return None
+    allocator = find_context(token).gpu_allocator
+    return None if allocator is None else allocator.allocate(size, alignment, flags) or None
 
 
+@_contained("IGpuAllocator::deallocate", 0, _process_logger)
 def _deallocate(token: int, memory: int | None) -> int:
-    try:
-        allocator = find_context(token).gpu_allocator
-        return int(allocator is not None and bool(allocator.deallocate(memory or 0)))
-    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
-        get_plugin_registry().logger.log(Severity.ERROR, f"IGpuAllocator::deallocate: {error}")
-        return 0
+    allocator = find_context(token).gpu_allocator
+    return int(allocator is not None and bool(allocator.deallocate(memory or 0)))
 
 
-def _report_error(token: int, code: int, text: bytes) -> int:
-    try:
-        recorder = find_context(token).error_recorder
-        return int(recorder is not None and bool(recorder.report_error(ErrorCode(code), text.decode(errors="replace"))))
-    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
-        get_plugin_registry().logger.log(Severity.ERROR, f"IErrorRecorder::reportError: {error}")
-        return 0
+@_contained("IErrorRecorder::reportError", 0, _process_logger)
+def _report_error(token: int, code: int, text: bytes | None) -> int:
+    recorder = find_context(token).error_recorder
+    reported = ErrorCode(code), (text or b"").decode(errors="replace")
+    return int(recorder is not None and bool(recorder.report_error(*reported)))
 
 
 _HOST: Final = NativeHost(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.errors import ForeignLibraryError, PluginError
-from dovetail.loggers import ILogger
+from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plugin.native.elf import require_whole
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
@@ -57,19 +57,37 @@ class NativeImage:
         self._close = weakref.finalize(self, _close, library._handle)
         self._close.atexit = False
 
-    def call(self, function: str, callback: str, *arguments: Any) -> None:
-        """Call a function of the table; what the callback threw becomes an error that names it."""
+    def call(self, function: str, method: str, *arguments: Any, owner: str = "") -> None:
+        """Call a function of the library's table.
+
+        Args:
+            function: The function.
+            method: The method that it calls, for the message of an exception.
+            *arguments: Its arguments.
+            owner: The plugin or creator that has the method.
+
+        Raises:
+            PluginError: The method threw an exception.
+        """
         if getattr(self.table, function)(*arguments):
-            raise self.describe_exception(callback)
+            raise self.describe_exception(method, owner=owner)
 
-    def describe_exception(self, callback: str) -> PluginError:
-        """The error for what the callback that was called last on this thread threw."""
+    def describe_exception(self, method: str, *, owner: str = "") -> PluginError:
+        """Return the error for the last exception that the library caught on this thread."""
         text = (self.table.last_error() or b"").decode(errors="replace")
-        return PluginError(f"{callback} threw an exception: {text}", where=self.path)
+        inner = self.table.last_method()
+        thrower = method if inner is None else inner.decode(errors="replace")
+        name = f"{owner}: {thrower}" if owner else thrower
+        return PluginError(f"{name} threw an exception: {text}", where=self.path)
 
-    def find(self, symbol: str) -> Any | None:
-        """A function that the library exports, if it does."""
-        return getattr(self.library, symbol, None)
+    def find_entry(self, symbol: str) -> int | None:
+        """Return the address of a function that the library exports; None where it does not."""
+        function = getattr(self.library, symbol, None)
+        return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+    def log_error(self, error: PluginError) -> None:
+        """Log an error that no caller can receive, to the logger of the registry that loaded the library last."""
+        (self.logger_of() or Logger()).log(Severity.ERROR, str(error))
 
 
 def open_image(path: Path, *, shown: str | None = None) -> NativeImage:

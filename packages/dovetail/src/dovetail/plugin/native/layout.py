@@ -43,7 +43,7 @@ __all__ = [
     "ShapesSink",
 ]
 
-ABI_VERSION: Final = 2
+ABI_VERSION: Final = 3
 MAX_DIMS: Final = 8
 
 
@@ -183,10 +183,12 @@ class NativeTable(Structure):
         ("size_of_field", c_uint32),
         ("size_of_dims", c_uint32),
         ("last_error", CFUNCTYPE(c_char_p)),
+        ("last_method", CFUNCTYPE(c_char_p)),
         ("attach", CFUNCTYPE(c_int32, POINTER(NativeHost), c_int64)),
         ("registrations", CFUNCTYPE(c_int32, POINTER(POINTER(NativeRegistration)), _int32_out)),
-        ("logger", CFUNCTYPE(c_void_p)),
-        ("logger_finder", CFUNCTYPE(c_void_p)),
+        ("call_set_logger_finder", _delete),
+        ("call_initialise", _number),
+        ("call_get_creators", CFUNCTYPE(c_int32, c_void_p, POINTER(_handle_out), _int32_out)),
         ("creator_interface", CFUNCTYPE(c_int32, c_void_p, POINTER(NativeCapability))),
         ("creator_adapt", _make),
         ("creator_identity", _identity),

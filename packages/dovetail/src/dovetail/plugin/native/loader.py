@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, byref, c_bool, c_char_p, c_int32, c_void_p
+from ctypes import POINTER, byref, c_int32, c_void_p
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,8 @@ __all__ = ["gather_native_creators", "load_native_creators"]
 
 _ENTRY: Final = "getCreators"
 _OLD_ENTRY: Final = "getPluginCreators"
+_MAX_CREATORS: Final = 1 << 16
+"""A larger count is a mistake, and reading so many would leave the library's memory."""
 
 
 def load_native_creators(path: Path, registry: PluginRegistry) -> tuple[NativeCreator, ...]:
@@ -44,29 +46,28 @@ def gather_native_creators(image: NativeImage, registry: PluginRegistry) -> tupl
 
 
 def _call_entry_points(image: NativeImage) -> None:
-    set_finder = image.find("setLoggerFinder")
+    set_finder = image.find_entry("setLoggerFinder")
     if set_finder is not None:
-        set_finder.argtypes, set_finder.restype = (c_void_p,), None
-        set_finder(image.table.logger_finder())
-    initialise = image.find("initLibNvInferPlugins")
+        image.call("call_set_logger_finder", "setLoggerFinder", set_finder)
+    initialise, succeeded = image.find_entry("initLibNvInferPlugins"), c_int32()
     if initialise is not None:
-        initialise.argtypes, initialise.restype = (c_void_p, c_char_p), c_bool
-        if not initialise(image.table.logger(), b""):
+        image.call("call_initialise", "initLibNvInferPlugins", initialise, byref(succeeded))
+        if not succeeded.value:
             raise PluginError("initLibNvInferPlugins returned false", where=image.path)
 
 
 def _declared_creators(image: NativeImage, registry: PluginRegistry) -> list[NativeCreator]:
-    entry = image.find(_ENTRY)
+    name, entry = _ENTRY, image.find_entry(_ENTRY)
     if entry is None:
-        entry = image.find(_OLD_ENTRY)
+        name, entry = _OLD_ENTRY, image.find_entry(_OLD_ENTRY)
         if entry is None:
             return []
         registry.logger.log(Severity.WARNING, f"{image.path}: {_OLD_ENTRY} is an old name, use {_ENTRY}")
-    count = c_int32()
-    entry.argtypes, entry.restype = (POINTER(c_int32),), POINTER(c_void_p)
-    listed = entry(byref(count))
-    if count.value < 0 or (count.value and not listed) or not all(listed[: count.value]):
-        raise PluginError(f"{_ENTRY} returned a null creator or a wrong count", where=image.path, got=count.value)
+    listed, count = POINTER(c_void_p)(), c_int32()
+    image.call("call_get_creators", name, entry, byref(listed), byref(count))
+    is_count = 0 <= count.value <= _MAX_CREATORS and (bool(listed) or not count.value)
+    if not is_count or not all(listed[: count.value]):
+        raise PluginError(f"{name} returned a null creator or a wrong count", where=image.path, got=count.value)
     return [NativeCreator(image, address) for address in listed[: count.value] if address]
 
 
@@ -74,6 +75,6 @@ def _registered_creators(image: NativeImage) -> list[NativeCreator]:
     entries, count = POINTER(NativeRegistration)(), c_int32()
     image.call("registrations", "REGISTER_TENSORRT_PLUGIN", byref(entries), byref(count))
     return [
-        NativeCreator(image, entry.creator, (entry.namespace or b"").decode(), safe=bool(entry.is_safe))
+        NativeCreator(image, entry.creator, (entry.namespace or b"").decode(errors="replace"), safe=bool(entry.is_safe))
         for entry in entries[: count.value]
     ]

@@ -51,7 +51,7 @@ class NativePlugin(IPluginV3):
         self._contexts: list[NativeContext] = []
         self.creator_key: CreatorKey | None = None
         """Identity of the creator that made it, or made the object that it is a clone of."""
-        self._delete = weakref.finalize(self, _delete, image, address, self._contexts)
+        self._release = weakref.finalize(self, _delete_unreferenced, image, address, name, self._contexts)
         image.plugins[address] = self
 
     @property
@@ -62,16 +62,16 @@ class NativePlugin(IPluginV3):
     def call(self, function: str, callback: str, *arguments: Any) -> None:
         """Call a function of the library for this plugin, unless it is deleted."""
         self.require_alive(callback)
-        self.image.call(function, f"{self._name}: {callback}", *arguments)
+        self.image.call(function, callback, *arguments, owner=self._name)
 
     def require_alive(self, callback: str) -> None:
         """Raise where the plugin is deleted."""
-        if not self._delete.alive:
+        if not self._release.alive:
             raise PluginError(f"{callback} was called after the plugin was destroyed", where=self.where)
 
     def describe_exception(self, callback: str) -> PluginError:
-        """The error for what a callback of this plugin threw last on this thread."""
-        return self.image.describe_exception(f"{self._name}: {callback}")
+        """Return the error for the last exception of a callback of this plugin on this thread."""
+        return self.image.describe_exception(callback, owner=self._name)
 
     def get_capability_interface(self, type: PluginCapabilityType) -> IPluginCapability | None:  # noqa: A002
         """The capability, the same object each time, or None where the plugin returns null for it."""
@@ -121,10 +121,14 @@ class NativePlugin(IPluginV3):
         return twin
 
     def destroy(self) -> None:
-        """Delete the C++ object, once."""
-        if self._delete.alive:
+        """Delete the C++ object, once.
+
+        Raises:
+            PluginError: Its destructor threw an exception; the object is deleted.
+        """
+        if self._release.detach() is not None:
             del self.image.plugins[self._address]  # another may be at this address next
-        self._delete()
+            _delete(self.image, self._address, self._name, self._contexts)
 
 
 def adopt_plugin(image: NativeImage, address: int, name: str) -> NativePlugin:
@@ -133,8 +137,18 @@ def adopt_plugin(image: NativeImage, address: int, name: str) -> NativePlugin:
     return NativePlugin(image, address, name) if known is None else known
 
 
-def _delete(image: NativeImage, address: int, contexts: list[NativeContext]) -> None:
+def _delete(image: NativeImage, address: int, name: str, contexts: list[NativeContext]) -> None:
     """Delete a plugin, and then the contexts that it was attached to."""
-    image.call("plugin_delete", "~IPluginV3", address)
-    for context in contexts:
-        context.close()
+    try:
+        image.call("plugin_delete", "the destructor", address, owner=name)
+    finally:
+        for context in contexts:
+            context.close()
+
+
+def _delete_unreferenced(image: NativeImage, address: int, name: str, contexts: list[NativeContext]) -> None:
+    """Delete a plugin that the garbage collector found, which has no caller to raise an error to."""
+    try:
+        _delete(image, address, name, contexts)
+    except PluginError as error:
+        image.log_error(error)
