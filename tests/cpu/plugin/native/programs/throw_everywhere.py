@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import numpy as np
 import dovetail as dt
 from dovetail.errors import DovetailError
 from dovetail.loggers import ILogger, Severity
-from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.plugin.registry import get_plugin_registry
 
 LIMIT_S = 60
 
@@ -85,13 +86,17 @@ def run_fault(path: str, fault: str, output: int) -> None:
     logger = Texts()
     get_plugin_registry().logger = logger
     os.environ["DOVETAIL_TEST_FAULT"] = fault
-    is_right, errors = False, list[str]()
+    is_right, errors, written = False, list[str](), os.memfd_create("stderr")
+    os.dup2(written, 2)  # the default logger of the process writes there
     try:
         is_right = live(path, fault, logger)
     except DovetailError as error:
         errors.append(str(error))
     gc.collect()
-    result = {"is_right": is_right, "errors": errors, "logged": logger.texts}
+    os.lseek(written, 0, os.SEEK_SET)
+    logger.texts += filter(None, os.read(written, 1 << 20).decode().split("[dovetail] [E] "))
+    modules = [name for name in sys.modules if name.startswith("dovetail.")]
+    result = {"is_right": is_right, "errors": errors, "logged": logger.texts, "modules": modules}
     os.write(output, json.dumps(result).encode())
 
 
@@ -109,10 +114,12 @@ def run_forked(path: str, fault: str) -> dict[str, Any]:
         finally:
             os._exit(status)
     os.close(write)
-    with open(read, "rb") as file:
+    with os.fdopen(read, "rb") as file:
         written = file.read()
     _, status = os.waitpid(child, 0)
-    result: dict[str, Any] = json.loads(written) if written else {"is_right": False, "errors": [], "logged": []}
+    result: dict[str, Any] = (
+        json.loads(written) if written else {"is_right": False, "errors": [], "logged": [], "modules": []}
+    )
     signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     return {"fault": fault, "signal": signal_number, "exit": 0 if signal_number else os.WEXITSTATUS(status), **result}
 
@@ -120,9 +127,12 @@ def run_forked(path: str, fault: str) -> dict[str, Any]:
 def main() -> None:
     """Run all faults that are named."""
     path, *faults = sys.argv[1:]
-    PluginRegistry()  # imports what every child needs
+    for name in run_forked(path, "none.none:none")["modules"]:
+        importlib.import_module(name)  # once here instead of in every child
     for fault in faults:
-        print(json.dumps(run_forked(path, fault)), flush=True)
+        result = run_forked(path, fault)
+        del result["modules"]
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dovetail.build.tune.keys import make_key
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.trial import PluginLayer, PluginTrial, dynamic_descs, workspace_descs
 from dovetail.build.tune.tuner import CandidateTuner
-from dovetail.errors import BuildError, PluginError
+from dovetail.errors import BuildError
 from dovetail.expr import sizes_or_unknown
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, Severity
 from dovetail.plan.manifest import CandidateRecord
@@ -108,14 +108,11 @@ class PluginTuner:
         return enumerate_combinations(layer.handle, layer.tensors, layer.proposals, layer.num_inputs)
 
     def ask_workspace(self, layer: PluginLayer, handle: PluginHandle, combination: Combination) -> int:
-        """Bytes of scratch memory; an answer that is none counts as 0 by the contract, but is logged as an error."""
-        try:
-            return handle.get_workspace_size(*workspace_descs(layer, combination))
-        except PluginError as error:
-            if self._options.strict:
-                raise
-            self._logger.log(Severity.ERROR, f"layer '{layer.name}': {error}\n  the plugin gets no workspace")
-            return 0
+        """Return the workspace size in bytes.
+
+        A size that the plugin cannot compute ends the build: `enqueue` would get a null workspace in its place.
+        """
+        return handle.get_workspace_size(*workspace_descs(layer, combination))
 
     def _report_exceptions(self, layer: PluginLayer, enumeration: Enumeration) -> None:
         """An exception is a refusal by the contract, but one that its author should hear of."""
