@@ -73,7 +73,7 @@ NULLS = {
     "IPluginCreator.getInterfaceInfo": "an interface that is not supported",
     "IPluginCreator.getPluginName": "getPluginName of a creator returned null",
     "IPluginCreator.createPlugin": "createPlugin returned null",
-    "IPluginCreator.deserializePlugin": "createPlugin returned null",
+    "IPluginCreator.deserializePlugin": "deserializePlugin returned null",
     "IPluginV2DynamicExt.getPluginType": "getPluginName returned null",
     "IPluginV2DynamicExt.getPluginVersion": "getPluginVersion returned null",
     "IPluginV2DynamicExt.clone": "clone returned null",
