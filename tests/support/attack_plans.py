@@ -25,7 +25,18 @@ from dovetail.testing import host_device
 from tests.support.dynamic_plugins import FillPlugin, PositivePlugin
 from tests.support.plugins import PlainCreator, ScalePlugin
 
-__all__ = ["BUILDER", "COMPILER", "DEVICE", "IMPORTED", "TARGETS", "Json", "Target", "attack_device", "target"]
+__all__ = [
+    "BUILDER",
+    "COMPILER",
+    "DEVICE",
+    "IMPORTED",
+    "TARGETS",
+    "Json",
+    "Target",
+    "attack_device",
+    "make_target",
+    "target",
+]
 
 Json = dict[str, Any]
 
@@ -146,7 +157,7 @@ class Target:
         return [copy.deepcopy(array) for array in self.inputs]
 
 
-def _target(name: str, raw: bytes, *inputs: Any, needs_host_code: bool = False) -> Target:
+def make_target(name: str, raw: bytes, *inputs: Any, needs_host_code: bool = False) -> Target:
     with PlanFile.from_bytes(raw) as file:
         blobs = [
             Blob(name=info.name, dtype=info.dtype, shape=info.shape, data=bytes(file.blob(info.name)))
@@ -181,7 +192,7 @@ def _chain() -> Target:
     profile.set_shape_input("s", (1, 1), (2, 3), (8, 8))
     config.add_optimization_profile(profile)
     raw = bytes(builder.build_serialized_network(network, config))
-    return _target("chain", raw, np.ones((2, 3, 4, 4), np.float32), np.array([2, 3], np.int64))
+    return make_target("chain", raw, np.ones((2, 3, 4, 4), np.float32), np.array([2, 3], np.int64))
 
 
 def _open() -> Target:
@@ -202,7 +213,7 @@ def _open() -> Target:
     ]
     graph = helper.make_graph(nodes, "open", *ports, [weight])
     engine = dt.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), providers=["cpu"])
-    return _target("open", engine.serialize(), np.ones((2, 3), np.float32))
+    return make_target("open", engine.serialize(), np.ones((2, 3), np.float32))
 
 
 def _narrow() -> Target:
@@ -214,7 +225,7 @@ def _narrow() -> Target:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     quiet = dt.Logger(dt.Logger.ERROR)
     engine = dt.compile(model, providers=["cpu"], precision="fp16", logger=quiet)
-    return _target("narrow", engine.serialize(), np.ones((2, 3), np.float32))
+    return make_target("narrow", engine.serialize(), np.ones((2, 3), np.float32))
 
 
 def _loop() -> Target:
@@ -261,7 +272,7 @@ def _loop() -> Target:
     constants = [helper.make_tensor("zero", floats, [], [0.0]), helper.make_tensor("keep", bools, [], [True])]
     graph = helper.make_graph(nodes, "loop", *ports, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return _target(
+    return make_target(
         "loop", dt.compile(model, providers=["cpu"]).serialize(), np.ones(3, np.float32), np.array(3, np.int64)
     )
 
@@ -283,7 +294,7 @@ def _sizes() -> Target:
     profile.set_shape("x", (0,), (8,), (32,))
     config.add_optimization_profile(profile)
     raw = bytes(builder.build_serialized_network(network, config))
-    return _target("sizes", raw, np.linspace(-1, 1, 9, dtype=np.float32))
+    return make_target("sizes", raw, np.linspace(-1, 1, 9, dtype=np.float32))
 
 
 def _library() -> Target:
@@ -307,7 +318,7 @@ def _library() -> Target:
         config.plugins_to_serialize = [str(path)]
         raw = bytes(builder.build_serialized_network(network, config))
     IMPORTED.clear()
-    return _target("library", raw, np.ones((2, 3), np.float32), needs_host_code=True)
+    return make_target("library", raw, np.ones((2, 3), np.float32), needs_host_code=True)
 
 
 @contextmanager
@@ -347,7 +358,7 @@ def _build_carried() -> bytes:
 
 def _carried() -> Target:
     """A partition with candidates, which a device that was not there is to choose between."""
-    return _target("carried", _build_carried(), np.ones((2, 3), np.float32))
+    return make_target("carried", _build_carried(), np.ones((2, 3), np.float32))
 
 
 def _device() -> Target:
@@ -382,7 +393,7 @@ def _compile_device(name: str, config: dt.BuilderConfig) -> Target:
     with attack_device():
         shapes = {"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))}
         engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes=shapes, config=config)
-        return _target(name, engine.serialize(), np.ones((2, 3, 3), np.float32))
+        return make_target(name, engine.serialize(), np.ones((2, 3, 3), np.float32))
 
 
 def _built() -> Target:
@@ -409,7 +420,7 @@ def _built() -> Target:
             shapes={"x": ((1, 3), (3, 3), (3, 3))},
             logger=dt.Logger(dt.Logger.ERROR),
         )
-        return _target("built", engine.serialize(), np.ones((3, 3), np.float32))
+        return make_target("built", engine.serialize(), np.ones((3, 3), np.float32))
 
 
 def _objects() -> Target:
@@ -457,7 +468,7 @@ def _objects() -> Target:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     engine = dt.compile(model, providers=["cpu"])
     one = np.ones(3, np.float32)
-    return _target("objects", engine.serialize(), [one], one, np.array(["a", "b"], dtype=object), one)
+    return make_target("objects", engine.serialize(), [one], one, np.array(["a", "b"], dtype=object), one)
 
 
 def _weight(name: str, *shape: int) -> Any:
@@ -481,7 +492,7 @@ def _partitions() -> Target:
     profiles = [{"x": ((1, 20), (2, 20), (4, 20))}, {"x": ((5, 20), (6, 20), (9, 20))}]
     model = helper.make_model(graph, opset_imports=imports, ir_version=10)
     engine = dt.compile(model, registry=registry, profiles=profiles)
-    return _target("partitions", engine.serialize(), np.ones((2, 20), np.float32))
+    return make_target("partitions", engine.serialize(), np.ones((2, 20), np.float32))
 
 
 def _whole() -> Target:
@@ -490,7 +501,7 @@ def _whole() -> Target:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 20]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "whole", ports[:1], ports[1:], [_weight("w", 20, 20)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    return _target("whole", dt.compile(model).serialize(), np.ones((2, 20), np.float32))
+    return make_target("whole", dt.compile(model).serialize(), np.ones((2, 20), np.float32))
 
 
 def _sequences() -> Target:
@@ -515,7 +526,7 @@ def _sequences() -> Target:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     config = dt.BuilderConfig()
     config.layer_providers = {"insert": "cpu"}
-    return _target("sequences", dt.compile(model, config=config).serialize(), np.ones((2, 3), np.float32))
+    return make_target("sequences", dt.compile(model, config=config).serialize(), np.ones((2, 3), np.float32))
 
 
 def _mixed() -> Target:
@@ -531,7 +542,7 @@ def _mixed() -> Target:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     with attack_device():
         engine = dt.compile(model, providers=[DEVICE, "onnxruntime", "cpu"], config=_on_host())
-        return _target("mixed", engine.serialize(), np.ones((2, 20, 20), np.float32))
+        return make_target("mixed", engine.serialize(), np.ones((2, 20, 20), np.float32))
 
 
 def _in_place() -> Target:
@@ -551,7 +562,7 @@ def _in_place() -> Target:
     profile.set_shape("x", (1, 4), (2, 4), (64, 4))
     config.add_optimization_profile(profile)
     raw = bytes(builder.build_serialized_network(network, config))
-    return _target("in_place", raw, np.ones((2, 4), np.float32))
+    return make_target("in_place", raw, np.ones((2, 4), np.float32))
 
 
 _MAKERS: dict[str, Callable[[], Target]] = {

@@ -46,7 +46,7 @@ class FakeConvolutions(ConvLibrary):
 
     def prepare(self, conv: Convolution, plan: ConvPlan, code: bytes) -> PreparedConv:
         assert msgspec.msgpack.decode(code, type=tuple[int, ConvPlan, Convolution]) == (self.version, plan, conv)
-        return PreparedConv(conv, list(range(len(check_convolution(conv, plan)))))
+        return PreparedConv(conv, list(range(len(check_convolution(conv, plan)))), WORKSPACE_BYTES)
 
     def run(self, prepared: PreparedConv, addresses: list[int], workspace: int, stream: int) -> None:
         assert not self.is_closed, "the handle of a stream that is gone"

@@ -23,6 +23,7 @@ import numpy as np
 from dovetail.errors import ProviderError, ResourceError
 from dovetail.host_arrays import array_at
 from dovetail_cuda.run.driver import DeviceFacts, Driver, Launch, Parameters
+from dovetail_cuda.run.kernel_parameters import NUM_SCRATCH, KernelParameter
 from tests.cuda.host.interpreter import FakeCode, read_code, run_kernel
 
 Work = Callable[[], None]
@@ -255,6 +256,12 @@ class FakeDriver(Driver):
         if self.libraries[library].request.function != name:
             raise ProviderError(f"there is no kernel {name!a}", where="CUDA driver")
         return library
+
+    def list_parameters(self, function: int) -> list[KernelParameter] | None:
+        code = self.libraries[function]
+        kinds = [kind for name, kind in code.request.signature.items() if name not in code.request.constants]
+        own = [KernelParameter(4 if kind == "i32" else 8, is_address=kind.startswith("*")) for kind in kinds]
+        return [*own, *[KernelParameter(8, is_address=True)] * NUM_SCRATCH]
 
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         code = self.libraries[launch.function]

@@ -22,6 +22,7 @@ from dovetail_cuda.compile.vectors import VectorTile, write_vectors
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion
+from dovetail_cuda.run.kernel_parameters import NUM_SCRATCH, KernelParameter, read_cubin
 from dovetail_cuda.tune.element_tiles import choose_tile
 from tests.cuda.host.test_numbers import HEAD, MODELS
 
@@ -61,6 +62,12 @@ def test_every_family_compiles_for_sm_90(tmp_path: Path) -> None:
     finally:
         farm.close()
     assert all(code.code.startswith(b"\x7fELF") and not code.scratch_bytes for code in compiled)
+    for code, request in zip(compiled, requests, strict=True):
+        kinds = [kind for kind in request.signature.values() if kind != "constexpr"]
+        described = read_cubin(code.code, code.name)
+        assert described is not None
+        wanted = [KernelParameter(4 if kind == "i32" else 8, is_address=kind.startswith("*")) for kind in kinds]
+        assert described == [*wanted, *[KernelParameter(8, is_address=True)] * NUM_SCRATCH]
     products = [code for code, request in zip(compiled, requests, strict=True) if request.function == "product"]
     assert products
     assert all(code.shared_bytes > 0 for code in products)

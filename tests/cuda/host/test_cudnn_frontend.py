@@ -11,7 +11,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from dovetail.errors import ProviderError
+from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail_cuda.run import cudnn as module
 from dovetail_cuda.run.convolutions import ACTIVATIONS, Convolution, ConvPlan, check_convolution
 from dovetail_cuda.run.cublaslt import load_cublaslt
@@ -52,6 +52,32 @@ class NotingTensor:
     def __getattr__(self, name: str) -> Any:
         assert name in {"set_output", "set_data_type", "set_dim", "set_stride", "set_uid"}
         return lambda value: self
+
+
+class NotingTensors:
+    """An empty graph that notes dimensions and strides of its tensors by their ids."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, tuple[list[int], list[int]]] = {}
+
+    def tensor(self, *, name: str, dim: list[int], stride: list[int], uid: int) -> Any:
+        self.tensors[uid] = (dim, stride)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in {"conv_fprop", "add", "bias", "relu", "set_output", "set_data_type"}, name
+        return lambda *args, **kwargs: self
+
+    def set_dim(self, dims: list[int]) -> Any:
+        self._dims = dims
+        return self
+
+    def set_stride(self, strides: list[int]) -> Any:
+        self._strides = strides
+        return self
+
+    def set_uid(self, uid: int) -> None:
+        self.tensors[uid] = (self._dims, self._strides)
 
 
 PROPOSED: dict[str, Any] = {
@@ -115,6 +141,21 @@ class NotingGraph:
         if not code.startswith(b"plan"):
             raise RuntimeError("not a plan")
         self._note("read", code)
+
+    def query_tensor_attributes_of_uid(self, uid: int) -> Any:
+        """Return a tensor of the deserialized graph: the one of ``CONV``, with the changes that the code names."""
+        written = NotingTensors()
+        write_graph(written, CONV, "HALF")
+        dims, strides = written.tensors[uid]
+        changed = dict(part.split("=") for part in self.calls[-1][1].decode().split()[1:] if "=" in part)
+        if changed.get("uid") == str(uid):
+            dims = [dims[0] * 2, *dims[1:]] if "dims" in changed else dims
+            strides = [*strides[:-1], strides[-1] * 2] if "strides" in changed else strides
+        kind = changed.get("type", "HALF")
+        return SimpleNamespace(get_dim=lambda: dims, get_stride=lambda: strides, get_data_type=lambda: kind)
+
+    def get_workspace_size(self) -> int:
+        return 64
 
     def execute(self, buffers: dict[int, int], workspace: int, handle: str) -> None:
         self._note("execute", buffers, workspace, handle)
@@ -186,6 +227,13 @@ def test_a_convolution_that_the_library_has_not_has_no_plans(calls: list[Any], m
 
     monkeypatch.setattr(NotingGraph, "create_execution_plans", refuse)
     assert Cudnn(lambda: None).build_plans(CONV, SEARCH) == []
+
+
+@pytest.mark.parametrize("uid", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("change", ["dims=1", "strides=1", "type=FLOAT"])
+def test_code_of_another_convolution_is_refused(calls: list[Any], uid: int, change: str) -> None:
+    with pytest.raises(PlanCorruptError, match="other tensors than its launch"):
+        Cudnn(lambda: None).prepare(CONV, PLAN, f"plan uid={uid} {change}".encode())
 
 
 def test_a_plan_is_read_back_once_and_run_on_any_stream(calls: list[Any]) -> None:

@@ -40,7 +40,7 @@ from dovetail_cuda.run.variants import (
 SIZE = 16 * 64 * 4
 PRODUCT = Product(m=16, n=64, k=64, dtype="float32", left_line=64, right_line=64, result_line=64, has_bias=True)
 GOOD = LaunchList(
-    kernels=[KernelRecord(code="k", name="elements", num_warps=4, num_parameters=2)],
+    kernels=[KernelRecord(code="k", name="elements", num_warps=4, num_parameters=2, num_addresses=2)],
     buffers=[
         BufferRecord(kind="input", size_bytes=SIZE),
         BufferRecord(kind="arena", size_bytes=SIZE, offset=0),
@@ -121,6 +121,9 @@ ATTACKS = {
     "grid too large": _launch(0, grid=(1, 70000, 1)),
     "buffer that is not there": _launch(0, buffers=[0, 9]),
     "other parameters": _launch(0, buffers=[0]),
+    "fewer addresses than buffers": _kernel(num_addresses=1),
+    "more addresses than parameters": _kernel(num_addresses=3),
+    "a size in the place of a buffer": _launch(0, buffers=[0], sizes=[0x7FFFDEADBEEF]),
     "code that is not there": _kernel(code="other"),
     "warps without end": _kernel(num_warps=64),
     "shared memory without end": _kernel(shared_bytes=1 << 30),
@@ -140,6 +143,11 @@ ATTACKS = {
     "product without its residual": _product(has_residual=True),
     "product without a type": _product(dtype="int8"),
     "product without its bias": _product(has_bias=False),
+    "product with an unknown activation": _product(activation="sigmoid"),
+    "product with a factor of NaN": _product(alpha=float("nan")),
+    "product that writes to a weight": _buffer(4, kind="weight", size_bytes=64 * 64 * 4, name="w"),
+    "product that writes to an input": _buffer(4, kind="input"),
+    "product that writes to its operand": _launch(1, buffers=[1, 2, 3, 2]),
     "other outputs": lambda: _change(output_shapes=[]),
     "output of a negative shape": lambda: _change(output_shapes=[[-1]]),
 }
@@ -208,6 +216,8 @@ ATTACKS |= {
     "convolution with negative padding": _conv(before=(-1, 0), image=(1, 16, 9, 8)),
     "convolution that does not move": _conv(strides=(0, 1)),
     "convolution without its residual": _conv(has_residual=True),
+    "convolution that writes to an input": _conv_launch(buffers=[1, 2, 3, 0]),
+    "convolution that writes to a weight": _conv_launch(buffers=[1, 2, 3, 2]),
 }
 
 
@@ -247,7 +257,7 @@ def test_another_version_is_refused_with_what_to_do() -> None:
 # launches for any shape
 
 TEMPLATE = LaunchTemplate(
-    kernels=[KernelRecord(code="k", name="elements", num_warps=4, num_parameters=3)],
+    kernels=[KernelRecord(code="k", name="elements", num_warps=4, num_parameters=3, num_addresses=2)],
     buffers=[
         BufferTemplate(kind="input", size_bytes=["prod", "n", 256]),
         BufferTemplate(kind="arena", size_bytes=["prod", "n", 256], offset=0),

@@ -79,7 +79,7 @@ QUESTION = QuestionRecord(
     reference=ReferenceRecord(product=PRODUCT, roles=[0, 1, 2, 3]),
 )
 OPEN = OpenLaunches(
-    kernels=[KernelRecord(code="tile", name="product", num_warps=4, num_parameters=5)],
+    kernels=[KernelRecord(code="tile", name="product", num_warps=4, num_parameters=5, num_addresses=5)],
     buffers=[
         OpenBuffer(kind="input", size_bytes=SIZE),
         OpenBuffer(kind="weight", size_bytes=64 * 64 * 4, name="w"),
@@ -97,7 +97,7 @@ OPEN = OpenLaunches(
     output_shapes=[[16, 64]],
 )
 SEARCH = ConvSearch(count=2, is_thorough=True, workspace_bytes=1 << 20)
-GOOD = CandidatePayload(version="cuda candidates 1", capability=90, variants=[OPEN])
+GOOD = CandidatePayload(version="cuda candidates 2", capability=90, variants=[OPEN])
 
 
 class _FirstTuner(Tuner):
@@ -343,7 +343,7 @@ def test_a_partition_without_candidates_is_refused() -> None:
 
 def test_the_first_candidates_of_every_question_come_first() -> None:
     code = {"a": bytes(10), "b": bytes(10), "c": bytes(10)}
-    kernels = [KernelRecord(code=name, name="f", num_warps=1, num_parameters=1) for name in code]
+    kernels = [KernelRecord(code=name, name="f", num_warps=1, num_parameters=1, num_addresses=1) for name in code]
     ways = [WayRecord(name=f"{n}", launches=[KernelLaunch(kernel=n, grid=(1, 1, 1), buffers=[0])]) for n in range(3)]
     question = QuestionRecord(text="q", num_roles=1, ways=ways)
     open_launches = OpenLaunches(

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import BuildError, PlanTrustError
+from dovetail.errors import BuildError, PlanTrustError, PluginError
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail_cuda.provider import CudaFactory
 from dovetail_cuda.run.driver import Launch, Parameters
+from dovetail_cuda.run.kernel_parameters import KernelParameter
 from tests.cuda.host.fake_driver import FakeDriver
 from tests.cuda.host.fake_provider import FakeToolbox
 from tests.cuda.kernel_plugins import PTX, ScalePlugin, build
@@ -52,6 +53,10 @@ class PtxDriver(FakeDriver):
         self.functions[library] = name
         return library
 
+    def list_parameters(self, function: int) -> list[KernelParameter] | None:
+        _, kinds = self.kernels[self.functions[function]]
+        return [KernelParameter(8 if kind == "p" else 4) for kind in kinds]
+
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         kernel, kinds = self.kernels[self.functions[launch.function]]
         places = (ctypes.c_uint64 * len(kinds)).from_address(parameters.address)
@@ -86,6 +91,22 @@ def test_a_plan_holds_the_kernel_and_runs_it(device: PtxDriver, tactics: Sequenc
     get_provider("cuda").synchronize()
     get_provider("cuda")._gpu.release_now()  # type: ignore[attr-defined]
     assert not device.ptx
+
+
+@pytest.mark.parametrize("kinds", ["pip", "piiip", "ppip", "iiip", "piipi", "ppp", "piippppp", "pp"])
+def test_a_kernel_with_other_parameters_than_its_launch_is_not_launched(device: PtxDriver, kinds: str) -> None:
+    raw = build(ScalePlugin())
+    device.kernels["scale"] = (scale_rows, kinds)
+    launched = len(device.launches)
+    with pytest.raises(PluginError, match=r"(?s)other parameters than its launch passes.*get_kernel_launch"):
+        dovetail.Runtime().deserialize_cuda_engine(raw)(np.ones((20, 4), np.float32))
+    assert len(device.launches) == launched
+
+
+def test_scratch_addresses_after_the_parameters_are_allowed(device: PtxDriver) -> None:
+    device.kernels["scale"] = (lambda driver, grid, *given: scale_rows(driver, grid, *given[:4]), "piippp")
+    x = np.ones((20, 4), np.float32)
+    np.testing.assert_array_equal(dovetail.Runtime().deserialize_cuda_engine(build(ScalePlugin()))(x), x * 3)
 
 
 def test_nothing_is_launched_over_no_elements(device: PtxDriver) -> None:

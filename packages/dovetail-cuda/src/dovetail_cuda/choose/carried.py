@@ -45,7 +45,7 @@ __all__ = [
     "read_candidates",
 ]
 
-_VERSION: Final = "cuda candidates 1"
+_VERSION: Final = "cuda candidates 2"
 _MOST_CHARACTERS: Final = 4096
 _MOST_RANK: Final = 64
 _MOST_BYTES: Final = 2**46
@@ -255,6 +255,10 @@ def check_way(way: WayRecord, question: QuestionRecord, launches: OpenLaunches, 
         workspace_bytes=arena_bytes + way.scratch_bytes,
     )
     check_launches(tried, replace(stored, output_specs=()))
+    for launch in way.launches:
+        if not isinstance(launch, KernelLaunch) and launch.buffers[-1] < len(question.operands):
+            is_output = question.operands[launch.buffers[-1]].kind == "output"
+            require(is_output, "a library writes to an input or a weight")
 
 
 def count_bytes(question: QuestionRecord) -> int:

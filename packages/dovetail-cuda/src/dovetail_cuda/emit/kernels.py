@@ -63,11 +63,13 @@ class KernelTable:
 
 
 def _describe(key: str, request: KernelRequest, compiled: CompiledCode) -> KernelRecord:
+    types = [each for each in request.signature.values() if each != "constexpr"]
     return KernelRecord(
         code=key,
         name=compiled.name,
         num_warps=compiled.num_warps,
         shared_bytes=compiled.shared_bytes,
         starts_early=compiled.starts_early,
-        num_parameters=sum(each != "constexpr" for each in request.signature.values()),
+        num_parameters=len(types),
+        num_addresses=sum(each.startswith("*") for each in types),
     )

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from dovetail.errors import ProviderError
+from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail_cuda.run.convolutions import MOST_ENGINES, MOST_WORKSPACE_BYTES, BuiltConvPlan, Convolution, ConvPlan
 from dovetail_cuda.run.cublaslt import load_cublaslt
 
@@ -53,11 +53,12 @@ class PreparedConv:
 
     Args:
         graph: The library's own object.
-        numbers: What the library calls each buffer, in the order of a launch.
+        numbers: Ids of the buffers in the library, in the order of a launch.
+        workspace_bytes: Scratch memory that it writes to.
     """
 
-    def __init__(self, graph: Any, numbers: list[int]) -> None:
-        self.graph, self.numbers = graph, numbers
+    def __init__(self, graph: Any, numbers: list[int], workspace_bytes: int) -> None:
+        self.graph, self.numbers, self.workspace_bytes = graph, numbers, workspace_bytes
 
 
 class ConvLibrary:
@@ -167,7 +168,10 @@ class Cudnn(ConvLibrary):
         found = self._prepared.get(key)
         if found is None:
             self._use_context()
-            found = self._prepared[key] = PreparedConv(self._restore(conv, plan, code), _number_buffers(conv))
+            graph = self._restore(conv, plan, code)
+            with _telling("the workspace of a convolution is not known"):
+                size_bytes = int(graph.get_workspace_size())
+            found = self._prepared[key] = PreparedConv(graph, _number_buffers(conv), size_bytes)
         return found
 
     def use_stream(self, stream: int) -> None:
@@ -248,7 +252,30 @@ class Cudnn(ConvLibrary):
             graph.deserialize(self._handle, code)
         except Exception:  # noqa: BLE001 - the form is the library's own; what it means is stored besides
             return self._rebuild(conv, plan)
+        self._verify(graph, conv, plan)
         return graph
+
+    def _verify(self, graph: Any, conv: Convolution, plan: ConvPlan) -> None:
+        """Compare the tensors of a deserialized graph with the memory of its launch.
+
+        Raises:
+            PlanCorruptError: They differ.
+        """
+        kind = getattr(self._cudnn.data_type, _TYPES[conv.dtype])
+        for number, (dims, strides) in _list_tensors(conv).items():
+            try:
+                tensor = graph.query_tensor_attributes_of_uid(number)
+                found = (list(tensor.get_dim()), list(tensor.get_stride()), tensor.get_data_type())
+            except Exception as error:  # noqa: BLE001 - the front end raises several kinds
+                found = ([str(error)[:100]], [], None)
+            if found != (dims, strides, kind):
+                raise PlanCorruptError(
+                    "the stored code of a convolution has other tensors than its launch",
+                    where=f"cuDNN plan {plan.tag[:100]!a}, tensor {number}",
+                    expected=f"{conv.dtype} {dims}, strides {strides}",
+                    got=found,
+                    fix="build the plan again",
+                )
 
     def _rebuild(self, conv: Convolution, plan: ConvPlan) -> Any:
         graph = self._write_graph(conv)
@@ -275,26 +302,42 @@ class Cudnn(ConvLibrary):
         return write_graph(graph, conv, kind)
 
 
+def _list_tensors(conv: Convolution) -> dict[int, tuple[list[int], list[int]]]:
+    """Return dimensions and strides in elements of each buffer, by its id."""
+    _, deep, high, wide = conv.filter_shape
+    count, result = conv.filters, (list(conv.result_shape), list(conv.result_strides))
+    return {
+        _IMAGE: (list(conv.image), list(conv.image_strides)),
+        _FILTERS: (list(conv.filter_shape), [high * wide * deep, 1, wide * deep, deep]),
+        **({_BIAS: ([1, count, 1, 1], [count, 1, count, count])} if conv.has_bias else {}),
+        **({_RESIDUAL: result} if conv.has_residual else {}),
+        _RESULT: result,
+    }
+
+
 def write_graph(graph: Any, conv: Convolution, kind: Any) -> Any:
     """Put a convolution into an empty graph."""
-    _, deep, high, wide = conv.filter_shape
-    steps = [high * wide * deep, 1, wide * deep, deep]
+    tensors = _list_tensors(conv)
+
+    def add_tensor(name: str, number: int) -> Any:
+        dims, strides = tensors[number]
+        return graph.tensor(name=name, dim=dims, stride=strides, uid=number)
+
     sums = graph.conv_fprop(
-        image=graph.tensor(name="image", dim=list(conv.image), stride=list(conv.image_strides), uid=_IMAGE),
-        weight=graph.tensor(name="filters", dim=list(conv.filter_shape), stride=steps, uid=_FILTERS),
+        image=add_tensor("image", _IMAGE),
+        weight=add_tensor("filters", _FILTERS),
         pre_padding=list(conv.before),
         post_padding=list(conv.after),
         stride=list(conv.strides),
         dilation=list(conv.dilations),
     )
-    shape, strides, count = list(conv.result_shape), list(conv.result_strides), conv.filters
     if conv.has_residual:
-        sums = graph.add(a=sums, b=graph.tensor(name="residual", dim=shape, stride=strides, uid=_RESIDUAL))
+        sums = graph.add(a=sums, b=add_tensor("residual", _RESIDUAL))
     if conv.has_bias:
-        row = graph.tensor(name="bias", dim=[1, count, 1, 1], stride=[count, 1, count, count], uid=_BIAS)
-        sums = graph.bias(input=sums, bias=row)
+        sums = graph.bias(input=sums, bias=add_tensor("bias", _BIAS))
     made = _ACTIVATE[conv.activation](graph, sums)
-    made.set_output(True).set_data_type(kind).set_dim(shape).set_stride(strides).set_uid(_RESULT)
+    dims, strides = tensors[_RESULT]
+    made.set_output(True).set_data_type(kind).set_dim(dims).set_stride(strides).set_uid(_RESULT)
     return graph
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from dovetail.errors import ProviderError, ResourceError
+from dovetail_cuda.run.kernel_parameters import NUM_SCRATCH, KernelParameter
 
 __all__ = ["DeviceFacts", "Driver", "Launch", "Parameters"]
 
@@ -21,8 +22,9 @@ _NO_MEMORY: Final = 2
 _NOT_STARTED: Final = 3
 _NOT_READY: Final = 600
 _STATIC_SHARED_BYTES: Final = 48 << 10
-_NUM_SCRATCH: Final = 2
-"""Triton appends two addresses to the parameters of each kernel: of global and of profiler scratch memory."""
+_INVALID_VALUE: Final = 1
+_MAX_PARAMETERS: Final = 4096
+"""More than the 32,764 bytes of parameters that CUDA allows hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,7 @@ class Parameters:
     """
 
     def __init__(self, given: Sequence[int]) -> None:
-        count = len(given) + _NUM_SCRATCH
+        count = len(given) + NUM_SCRATCH
         self.values = (ctypes.c_uint64 * count)(*given)
         base = ctypes.addressof(self.values)
         self._places = (ctypes.c_void_p * count)(*(base + 8 * number for number in range(count)))
@@ -302,6 +304,21 @@ class Driver:
             attribute = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _ask(cuda.cuFuncSetAttribute(function, attribute, shared_bytes), "no such amount of shared memory")
         return int(function)
+
+    def list_parameters(self, function: int) -> list[KernelParameter] | None:
+        """Return the sizes of the parameters of a kernel; None if the driver is older than CUDA 12.4."""
+        find, found = getattr(_cuda(), "cuFuncGetParamInfo", None), list[KernelParameter]()
+        if find is None:
+            return None
+        while len(found) < _MAX_PARAMETERS:
+            try:
+                result = find(function, len(found))
+            except RuntimeError:  # the bindings do not find the function in the driver
+                return None
+            if int(result[0]) == _INVALID_VALUE:  # there is no further parameter
+                break
+            found.append(KernelParameter(int(_ask(result, "the parameters of a kernel are not known")[1])))
+        return found
 
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         """Put a kernel on a stream; the parameters are read before it returns."""

@@ -20,7 +20,7 @@ from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.memory import DeviceMemory
 from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, ProductLaunch
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
-from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
+from dovetail_cuda.run.steps import LoadedFunction, ReadyLaunch, Resources, load_functions, prepare_launch
 from dovetail_cuda.run.stream_states import StreamStates
 from dovetail_cuda.run.variants import BufferTemplate, Payload, read_payload, read_symbols, resolve
 
@@ -78,7 +78,7 @@ class CudaPartition(LoadedPartition):
         self.services = services
         self._payload: Payload = read_payload(stored)
         self._stored = _strip(stored)
-        self._functions: dict[tuple[str, str], int] = {}
+        self._functions: dict[KernelRecord, LoadedFunction] = {}
         self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
@@ -158,9 +158,9 @@ class CudaPartition(LoadedPartition):
         """Load the code of everything that may be launched."""
         template = self._payload.template
         lists = [*(each.launches.kernels for each in self._payload.variants), *([template.kernels] if template else [])]
-        kernels = {(kernel.code, kernel.name): kernel for each in lists for kernel in each}
+        kernels = list(dict.fromkeys(kernel for each in lists for kernel in each))
         driver, libraries = self.services.gpu.driver, self._loaded.libraries
-        found = load_functions(driver, list(kernels.values()), code, libraries)
+        found = load_functions(driver, kernels, code, libraries)
         self._functions = dict(zip(kernels, found, strict=True))
 
     def _prepare(self, launches: LaunchList, code: Mapping[str, Any]) -> Program:
@@ -168,7 +168,7 @@ class CudaPartition(LoadedPartition):
         resources = Resources(
             gpu=self.services.gpu,
             kernels=launches.kernels,
-            functions=[self._functions[kernel.code, kernel.name] for kernel in launches.kernels],
+            functions=[self._functions[kernel] for kernel in launches.kernels],
             streams=self.services.streams,
             code=code,
         )

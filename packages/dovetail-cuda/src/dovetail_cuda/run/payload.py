@@ -23,6 +23,7 @@ from dovetail_cuda.run.records import Record, require
 
 __all__ = [
     "MAX_GRID",
+    "PRODUCT_ACTIVATIONS",
     "VERSION",
     "WORKSPACE_BYTES",
     "BufferRecord",
@@ -42,7 +43,7 @@ __all__ = [
     "require",
 ]
 
-VERSION: Final = "cuda launches 3"
+VERSION: Final = "cuda launches 4"
 WORKSPACE_BYTES: Final = 32 << 20
 """Scratch memory that products may use."""
 MAX_GRID: Final = (2**31 - 1, 65535, 65535)
@@ -51,6 +52,10 @@ _ALGORITHM_BYTES: Final = 64
 _KINDS: Final = ("input", "output", "weight", "arena", "zeroed")
 _ZEROED_BYTES: Final = 1 << 30
 """The most that a partition may have of memory that is zero between runs."""
+PRODUCT_ACTIVATIONS: Final = ("", "relu", "gelu_tanh")
+"""Epilogues of cuBLASLt that this provider uses."""
+_WRITABLE_KINDS: Final = ("output", "arena", "zeroed")
+"""Memory that a library may write to: inputs belong to the caller, and weights to all contexts of an engine."""
 _WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
@@ -64,6 +69,8 @@ class KernelRecord(Record, frozen=True, kw_only=True):
     starts_early: bool = False
     """Whether it waits itself for the kernel in front of it, so that it may be launched before that has ended."""
     num_parameters: int
+    num_addresses: int
+    """Parameters that are addresses, which come first; the others are sizes."""
 
 
 class BufferRecord(Record, frozen=True, kw_only=True):
@@ -201,6 +208,7 @@ def check_kernels(kernels: Sequence[KernelRecord], stored: StoredPartition) -> N
         require(kernel.code in stored.code, "a kernel has no code")
         require(1 <= kernel.num_warps <= 32, "a kernel has no such number of warps")
         require(0 <= kernel.shared_bytes <= _MAX_SHARED_BYTES, "a kernel has too much shared memory")
+        require(0 <= kernel.num_addresses <= kernel.num_parameters, "a kernel has no such parameters")
 
 
 def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPartition) -> None:
@@ -236,7 +244,9 @@ def _check_offsets(offsets: Sequence[int], buffers: Sequence[BufferRecord]) -> N
 def _check_kernel(launch: KernelLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
     kernels = launches.kernels
     require(0 <= launch.kernel < len(kernels), "there is no such kernel")
-    require(kernels[launch.kernel].num_parameters == len(buffers) + len(launch.sizes), "a kernel has other parameters")
+    kernel = kernels[launch.kernel]
+    require(kernel.num_addresses == len(buffers), "a kernel has other buffers")
+    require(kernel.num_parameters == len(buffers) + len(launch.sizes), "a kernel has other sizes")
     require(all(-(2**63) <= size < 2**63 for size in launch.sizes), "there is no such size")
     require(all(1 <= n <= most for n, most in zip(launch.grid, MAX_GRID, strict=True)), "there is no such grid")
 
@@ -244,6 +254,8 @@ def _check_kernel(launch: KernelLaunch, buffers: Sequence[BufferRecord], launche
 def check_product(product: Product) -> None:
     """The same for the numbers of a product alone."""
     require(product.dtype in _WIDTHS, "products have no such type")
+    require(product.activation in PRODUCT_ACTIVATIONS, "products have no such activation")
+    require(math.isfinite(product.alpha), "a product has no such factor")
     require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
 
 
@@ -254,8 +266,14 @@ def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launc
     require(len(buffers) == 3 + product.has_bias + product.has_residual, "a product has other buffers")
     require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
     offsets = launch.offsets or [0] * len(buffers)
+    _check_result(buffers)
     needed = [n * _WIDTHS[product.dtype] + at for n, at in zip(list_counts(product), offsets, strict=True)]
     require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
+
+
+def _check_result(buffers: Sequence[BufferRecord]) -> None:
+    """Require that the last buffer, which a library writes to, is not memory that a run only reads."""
+    require(buffers[-1].kind in _WRITABLE_KINDS, "a library writes to an input or a weight")
 
 
 def _check_conv(launch: ConvLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
@@ -264,6 +282,7 @@ def _check_conv(launch: ConvLaunch, buffers: Sequence[BufferRecord], launches: L
     offsets = launch.offsets or [0] * len(buffers)
     counts = check_convolution(launch.convolution, launch.plan)
     require(len(buffers) == len(counts), "a convolution has other buffers")
+    _check_result(buffers)
     needed = [n * _WIDTHS[launch.convolution.dtype] + at for n, at in zip(counts, offsets, strict=True)]
     require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "an image is larger than its buffer")
 

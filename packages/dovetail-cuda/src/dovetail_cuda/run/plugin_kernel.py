@@ -6,9 +6,17 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
+from dovetail.errors import PluginError
 from dovetail.provider.interfaces import DeviceKernel, LaunchShape
 from dovetail_cuda.run.driver import Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
+from dovetail_cuda.run.kernel_parameters import (
+    ADDRESS_BYTES,
+    INT32_BYTES,
+    NUM_SCRATCH,
+    describe_parameters,
+    find_parameters,
+)
 
 __all__ = ["PluginKernel"]
 
@@ -28,10 +36,14 @@ class PluginKernel(DeviceKernel):
         self._library = library
         self._functions: dict[int, int] = {}
         """The kernel as it was found for each amount of shared memory."""
-        self._find(0)
+        self._parameters = find_parameters(gpu.driver, self._find(0), code, name)
+        self._verified: LaunchShape | None = None
+        """The launch whose parameters were compared last; a context has one for each shape."""
 
     def launch(self, shape: LaunchShape, parameters: Sequence[int], stream: int) -> None:
         """Put it on a stream; an integer of 32 bits lies in the first half of its place."""
+        if shape is not self._verified:
+            self._verify(shape, parameters)
         threads, *more = shape.block
         launch = Launch(
             function=self._find(shape.shared_bytes),
@@ -41,6 +53,38 @@ class PluginKernel(DeviceKernel):
             shared_bytes=shape.shared_bytes,
         )
         self._gpu.driver.launch(launch, Parameters([value & _MASK for value in parameters]), stream)
+
+    def _verify(self, shape: LaunchShape, parameters: Sequence[int]) -> None:
+        """Compare the parameters of a launch with those of the kernel: addresses have 8 bytes, and integers 4.
+
+        Raises:
+            PluginError: They differ.
+        """
+        own, extra = self._parameters[: len(parameters)], self._parameters[len(parameters) :]
+        integers = [number for number, each in enumerate(own) if each.size_bytes == INT32_BYTES]
+        first = integers[0] if integers else 0
+        is_right = (
+            len(own) == len(parameters)
+            and len(extra) <= NUM_SCRATCH
+            and integers == list(range(first, first + len(integers)))
+            and tuple(parameters[first : first + len(integers)]) == shape.arguments
+            and all(each.size_bytes == ADDRESS_BYTES for each in extra)
+        )
+        for number, each in enumerate(own):
+            is_address = number not in integers
+            is_size = each.size_bytes == (ADDRESS_BYTES if is_address else INT32_BYTES)
+            is_right = is_right and is_size and each.is_address in (None, is_address)
+        if not is_right:
+            num_addresses = len(parameters) - len(shape.arguments)
+            raise PluginError(
+                "a kernel has other parameters than its launch passes",
+                where=f"kernel {self._name[:200]!a}",
+                expected=describe_parameters(self._parameters),
+                got=f"{num_addresses} addresses of 8 bytes and {len(shape.arguments)} integers of 4 bytes",
+                fix="give get_kernel_launch one argument for each 32-bit integer of the kernel, between the inputs and "
+                "the outputs",
+            )
+        self._verified = shape
 
     def _find(self, shared_bytes: int) -> int:
         if shared_bytes not in self._functions:

@@ -13,19 +13,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dovetail.errors import ProviderError
+from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail_cuda.run.convolutions import BuiltConvPlan
 from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
 from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, PreparedConv
 from dovetail_cuda.run.driver import Driver, Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
+from dovetail_cuda.run.kernel_parameters import INT32_BYTES, KernelParameter, check_parameters, find_parameters
 from dovetail_cuda.run.payload import ConvLaunch, KernelLaunch, KernelRecord, Launches, ProductLaunch
 from dovetail_cuda.run.stream_states import StreamStates
 
-__all__ = ["ReadyLaunch", "Resources", "Step", "load_functions", "prepare_launch"]
+__all__ = ["LoadedFunction", "ReadyLaunch", "Resources", "Step", "load_functions", "prepare_launch"]
 
 Step = Callable[[int], None]
 """Puts a launch on a stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedFunction:
+    """A kernel on the device."""
+
+    handle: int
+    parameters: Sequence[KernelParameter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +43,7 @@ class Resources:
 
     gpu: Gpu
     kernels: Sequence[KernelRecord]
-    functions: Sequence[int]
+    functions: Sequence[LoadedFunction]
     """The kernels as the driver has loaded them."""
     streams: StreamStates
     code: Mapping[str, Any] = field(default_factory=dict)
@@ -51,13 +60,27 @@ class ReadyLaunch(ABC):
 
 def load_functions(
     driver: Driver, kernels: Sequence[KernelRecord], code: Mapping[str, Any], libraries: dict[str, int]
-) -> list[int]:
-    """Load kernels; what is loaded goes into the libraries at once, so that it can be given back."""
+) -> list[LoadedFunction]:
+    """Load kernels and verify their parameters.
+
+    Args:
+        driver: Driver of the device.
+        kernels: Kernels of a plan.
+        code: Cubins by name.
+        libraries: Handles of loaded cubins by name. New ones are added at once, so that a failure leaks none.
+
+    Raises:
+        PlanCorruptError: A kernel has other parameters than the plan passes.
+        ProviderError: A kernel cannot be loaded or verified.
+    """
     functions = []
     for kernel in kernels:
         if kernel.code not in libraries:
             libraries[kernel.code] = driver.load_library(bytes(code[kernel.code]))
-        functions.append(driver.find_function(libraries[kernel.code], kernel.name, kernel.shared_bytes))
+        function = driver.find_function(libraries[kernel.code], kernel.name, kernel.shared_bytes)
+        parameters = find_parameters(driver, function, bytes(code[kernel.code]), kernel.name)
+        check_parameters(kernel, parameters)
+        functions.append(LoadedFunction(handle=function, parameters=parameters))
     return functions
 
 
@@ -74,9 +97,11 @@ def _places(launch: Launches) -> list[tuple[int, int]]:
 class _ReadyKernel(ReadyLaunch):
     def __init__(self, launch: KernelLaunch, resources: Resources) -> None:
         kernel = resources.kernels[launch.kernel]
+        function = resources.functions[launch.kernel]
+        _check_sizes(launch, kernel, function.parameters)
         self._gpu, self._places, self._sizes = resources.gpu, _places(launch), launch.sizes
         self._shape = Launch(
-            function=resources.functions[launch.kernel],
+            function=function.handle,
             grid=launch.grid,
             threads=32 * kernel.num_warps,
             shared_bytes=kernel.shared_bytes,
@@ -94,6 +119,19 @@ class _ReadyKernel(ReadyLaunch):
             launch(shape, parameters, stream)
 
         return step
+
+
+def _check_sizes(launch: KernelLaunch, kernel: KernelRecord, parameters: Sequence[KernelParameter]) -> None:
+    """Require that every size fits its parameter, of which the kernel reads 4 or 8 bytes."""
+    for size, parameter in zip(launch.sizes, parameters[kernel.num_addresses :], strict=False):
+        if parameter.size_bytes == INT32_BYTES and not -(2**31) <= size < 2**31:
+            raise PlanCorruptError(
+                "a size does not fit the parameter of a kernel",
+                where=f"kernel {kernel.name[:200]!a}",
+                expected="32 bits",
+                got=size,
+                fix="build the plan again",
+            )
 
 
 class _ReadyProduct(ReadyLaunch):
@@ -139,6 +177,14 @@ class _ReadyConv(ReadyLaunch):
     def __init__(self, launch: ConvLaunch, resources: Resources) -> None:
         self._streams, self._places = resources.streams, _places(launch)
         self._prepared = _prepare_conv(self._streams.find(0).convolutions, launch, bytes(resources.code[launch.code]))
+        if self._prepared.workspace_bytes > launch.workspace_bytes:
+            raise PlanCorruptError(
+                "a convolution needs more scratch memory than the plan has for it",
+                where=f"cuDNN plan {launch.plan.tag[:100]!a}",
+                expected=f"at most {launch.workspace_bytes} bytes",
+                got=self._prepared.workspace_bytes,
+                fix="build the plan again",
+            )
 
     def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
         """What is prepared is the same for all streams; each runs it with a handle of its own."""
