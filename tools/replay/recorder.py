@@ -168,7 +168,8 @@ def _fixed_times() -> Iterator[None]:
 
 def make_plain(text: str, folder: Path) -> str:
     """Return text without paths of this machine and addresses of objects."""
-    for path, name in ((str(folder), "FOLDER"), (str(Path.cwd()), "TREE")):
+    tools = Path(__file__).resolve().parents[1]  # of the current tree, also for a base revision
+    for path, name in ((str(folder), "FOLDER"), (str(tools), "TREE/tools"), (str(Path.cwd()), "TREE")):
         text = text.replace(path, name)
     return _ADDRESS.sub("0xADDRESS", text)
 
