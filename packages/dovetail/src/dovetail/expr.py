@@ -27,7 +27,9 @@ __all__ = [
     "dims_from_sizes",
     "encode_expr",
     "evaluate",
+    "fits_plan",
     "interval",
+    "join_exprs",
     "sizes_from_dims",
     "sizes_or_unknown",
     "substitute",
@@ -35,6 +37,12 @@ __all__ = [
 ]
 
 _INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+_MAX_DEPTH: Final = 200
+"""Nested operations in an expression: `decode_expr` rejects deeper ones, which only a malformed plan contains."""
+_MAX_NODES: Final = 1 << 16
+"""Constants, symbols and operations in an expression, each counted as often as it occurs. A plan stores a tree, so an
+expression that reuses its own parts (``d = d + d``) grows exponentially in a plan."""
 
 
 class DimensionOperation(ContractEnum):
@@ -92,6 +100,8 @@ class Constant(IDimensionExpr):
     """A known integer."""
 
     __slots__ = ("value",)
+    depth: Final = 0
+    num_nodes: Final = 1
 
     def __init__(self, value: int) -> None:
         self.value = int(value)
@@ -116,6 +126,8 @@ class Symbol(IDimensionExpr):
     """A dimension or value that is known at run time, by name."""
 
     __slots__ = ("name",)
+    depth: Final = 0
+    num_nodes: Final = 1
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -133,10 +145,13 @@ class Symbol(IDimensionExpr):
 class Operation(IDimensionExpr):
     """Two expressions joined by one of the nine operations."""
 
-    __slots__ = ("first", "operation", "second")
+    __slots__ = ("depth", "first", "num_nodes", "operation", "second")
 
     def __init__(self, operation: DimensionOperation, first: Expr, second: Expr) -> None:
         self.operation, self.first, self.second = operation, first, second
+        self.depth: int = 1 + max(first.depth, second.depth)
+        """Number of nested operations."""
+        self.num_nodes: int = 1 + first.num_nodes + second.num_nodes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Operation):
@@ -154,6 +169,8 @@ class SizeTensor(IDimensionExpr):
     """The value of a 0-D output that the plugin writes: tuned at ``opt``, bounded by ``upper``."""
 
     __slots__ = ("opt", "output_index", "upper")
+    depth: Final = 0
+    num_nodes: Final = 1
 
     def __init__(self, output_index: int, opt: Expr, upper: Expr) -> None:
         self.output_index, self.opt, self.upper = output_index, opt, upper
@@ -186,11 +203,38 @@ class IExprBuilder:
     __slots__ = ()
 
     def constant(self, value: int) -> Expr:
-        """A known integer as an expression."""
-        return Constant(value)
+        """Return an integer as an expression.
+
+        Raises:
+            UsageError: If the value is no integer of 64 bits.
+        """
+        try:
+            constant = Constant(value.__index__())
+        except AttributeError:
+            raise UsageError(
+                "a constant dimension is not an integer", got=repr(value)[:60], fix="use // for division"
+            ) from None
+        if not fits_plan(constant):
+            raise _make_overflow_error(constant.value)
+        return constant
 
     def operation(self, op: DimensionOperation, first: Expr, second: Expr) -> Expr | None:
-        """Join two expressions; None for an operation that does not exist, as the contract says."""
+        """Join two expressions.
+
+        A deep chain of sums, products, maxima or minima is rebalanced, so that a plan can store it.
+
+        Args:
+            op: One of the nine operations.
+            first: Left operand.
+            second: Right operand.
+
+        Returns:
+            The expression, or None for an operation that does not exist, as the contract requires.
+
+        Raises:
+            UsageError: If an operand is no expression or a size tensor, if constants are divided by zero or overflow
+                64 bits, or if the expression is too large for a plan.
+        """
         try:
             operation = DimensionOperation(op)
         except ValueError:
@@ -202,7 +246,10 @@ class IExprBuilder:
                 "a size tensor cannot be part of an operation",
                 fix="declare the size tensor with the final value and use it as a dimension alone",
             )
-        return _simplify(operation, first, second)
+        joined = join_exprs(operation, first, second)
+        if joined is None:
+            raise _make_size_error(first, second)
+        return joined
 
     def declare_size_tensor(self, output_index: int, opt: Expr, upper: Expr) -> Expr:
         """A dimension that output ``output_index`` holds after the run; memory is sized for ``upper``."""
@@ -222,6 +269,60 @@ def _require_expr(value: object, name: str) -> None:
         )
 
 
+def join_exprs(operation: DimensionOperation, first: Expr, second: Expr) -> Expr | None:
+    """Join two expressions that contain no size tensor.
+
+    Args:
+        operation: One of the nine operations.
+        first: Left operand.
+        second: Right operand.
+
+    Returns:
+        The simplified expression, or None if it does not fit into a plan (see `fits_plan`).
+
+    Raises:
+        UsageError: If two constants are divided by zero.
+    """
+    joined = _simplify(operation, first, second)
+    if joined.depth > _MAX_DEPTH and joined.num_nodes <= _MAX_NODES:
+        joined = _rebalance(joined)
+    return joined if fits_plan(joined) else None
+
+
+def fits_plan(expr: Expr) -> bool:
+    """True if `encode_expr` writes this expression as it is: not too deep, not too large, a constant of 64 bits.
+
+    Constants inside an operation are not checked again; `join_exprs` and `IExprBuilder.constant` make no larger ones.
+    """
+    if isinstance(expr, Constant):
+        return _INT64_MIN <= expr.value <= _INT64_MAX
+    return expr.depth <= _MAX_DEPTH and expr.num_nodes <= _MAX_NODES
+
+
+def _make_overflow_error(value: int) -> UsageError:
+    return UsageError(
+        "a constant dimension does not fit 64 bits",
+        expected=f"{_INT64_MIN} to {_INT64_MAX}",
+        got=value if value.bit_length() < 200 else f"an integer of {value.bit_length()} bits",
+        fix="check the sizes that were multiplied",
+    )
+
+
+def _make_size_error(first: Expr, second: Expr) -> UsageError:
+    if isinstance(first, Constant) and isinstance(second, Constant):
+        return UsageError(
+            "an operation on constant dimensions overflows 64 bits",
+            got=f"{first} and {second}",
+            fix="check the sizes that were passed",
+        )
+    return UsageError(
+        "a dimension expression is too large for a plan",
+        expected=f"at most {_MAX_NODES} operands and operations, nested at most {_MAX_DEPTH} deep",
+        got=f"{1 + first.num_nodes + second.num_nodes}, nested {1 + max(first.depth, second.depth)} deep",
+        fix="compute the dimension with fewer operations, or declare a size tensor",
+    )
+
+
 def _simplify(operation: DimensionOperation, first: Expr, second: Expr) -> Expr:
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(_APPLY[operation](first.value, second.value))
@@ -236,9 +337,66 @@ def _simplify(operation: DimensionOperation, first: Expr, second: Expr) -> Expr:
         return first
     if first == Constant(1) and is_product:
         return second
-    if first == second and operation in (DimensionOperation.MAX, DimensionOperation.MIN):
+    if operation in (DimensionOperation.MAX, DimensionOperation.MIN) and first == second:
         return first
     return Operation(operation, first, second)
+
+
+# rebalancing
+
+
+def _rebalance(expr: Expr, max_depth: int = _MAX_DEPTH) -> Expr:
+    """Return an equal expression whose chains of associative operations are balanced trees.
+
+    What is nested deeper than `max_depth` after that is left as it is: its value is too deep in any case.
+    """
+    if not isinstance(expr, Operation) or max_depth == 0:
+        return expr
+    if expr.operation in (DimensionOperation.SUM, DimensionOperation.SUB):
+        added, subtracted = _flatten_sum(expr)
+        total = _join_balanced(DimensionOperation.SUM, [_rebalance(term, max_depth - 1) for term in added])
+        if not subtracted:
+            return total
+        rest = _join_balanced(DimensionOperation.SUM, [_rebalance(term, max_depth - 1) for term in subtracted])
+        return Operation(DimensionOperation.SUB, total, rest)
+    if expr.operation in (DimensionOperation.PROD, DimensionOperation.MAX, DimensionOperation.MIN):
+        operands = [_rebalance(operand, max_depth - 1) for operand in _flatten(expr)]
+        return _join_balanced(expr.operation, operands)
+    first, second = _rebalance(expr.first, max_depth - 1), _rebalance(expr.second, max_depth - 1)
+    return Operation(expr.operation, first, second)
+
+
+def _flatten(expr: Operation) -> list[Expr]:
+    """Return the operands of a chain of one associative operation, from left to right."""
+    operands, pending = list[Expr](), list[Expr]([expr])
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Operation) and part.operation is expr.operation:
+            pending += (part.second, part.first)
+        else:
+            operands.append(part)
+    return operands
+
+
+def _flatten_sum(expr: Operation) -> tuple[list[Expr], list[Expr]]:
+    """Return the terms that a chain of sums and differences adds, and those that it subtracts."""
+    terms: tuple[list[Expr], list[Expr]] = ([], [])
+    pending: list[tuple[Expr, int]] = [(expr, 0)]
+    while pending:
+        part, sign = pending.pop()
+        if isinstance(part, Operation) and part.operation in (DimensionOperation.SUM, DimensionOperation.SUB):
+            pending += ((part.second, sign ^ (part.operation is DimensionOperation.SUB)), (part.first, sign))
+        else:
+            terms[sign].append(part)
+    return terms
+
+
+def _join_balanced(operation: DimensionOperation, operands: Sequence[Expr]) -> Expr:
+    """Join operands pairwise until one is left: the depth grows with the logarithm of their number."""
+    while len(operands) > 1:
+        pairs = [operands[index : index + 2] for index in range(0, len(operands), 2)]
+        operands = [Operation(operation, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return operands[0]
 
 
 class DimsExprs:
@@ -323,7 +481,15 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
 
 
 def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    """The smallest and largest value when each symbol is anywhere in its range; may be wider than what occurs.
+    """Return the smallest and the largest value of an expression over ranges of its symbols.
+
+    Args:
+        expr: Expression.
+        ranges: Inclusive range of each symbol.
+
+    Returns:
+        Inclusive bounds. They can be wider than the values that occur, and a division by zero, which runs reject, is
+        left out.
 
     >>> interval(Operation(DimensionOperation.SUB, Symbol("n"), Symbol("k")), {"n": (4, 8), "k": (0, 3)})
     (1, 8)
@@ -334,23 +500,39 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, in
         return ranges[expr.name]
     if isinstance(expr, SizeTensor):
         return 0, interval(expr.upper, ranges)[1]
-    first, second = interval(expr.first, ranges), interval(expr.second, ranges)
-    apply = _APPLY[expr.operation]
     if expr.operation is DimensionOperation.EQUAL or expr.operation is DimensionOperation.LESS:
         return 0, 1
-    # A divisor range that spans zero has no finite bound; one that touches it is cut at one, as runs refuse zero.
-    if expr.operation in (DimensionOperation.FLOOR_DIV, DimensionOperation.CEIL_DIV):
-        second = (max(second[0], 1), max(second[1], 1))
-    corners = [apply(a, b) for a in first for b in second]
+    first, second = interval(expr.first, ranges), interval(expr.second, ranges)
+    apply = _APPLY[expr.operation]
+    is_division = expr.operation in (DimensionOperation.FLOOR_DIV, DimensionOperation.CEIL_DIV)
+    corners = [apply(a, b) for a in first for b in (_list_divisors(*second) if is_division else second)]
     return min(corners), max(corners)
 
 
+def _list_divisors(low: int, high: int) -> list[int]:
+    """Return the ends of the negative and of the positive part of a range: between them a quotient is monotonic.
+
+    A range that is only zero, for which every run fails, is cut at one.
+    """
+    negative = [low, min(high, -1)] if low < 0 else []
+    positive = [max(low, 1), max(high, 1)] if high > 0 or not negative else []
+    return negative + positive
+
+
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
-    """The expression with symbols replaced; a symbol that is not named stays."""
+    """Replace symbols; those without a replacement stay.
+
+    Raises:
+        UsageError: If the result is too large for a plan.
+    """
     if isinstance(expr, Symbol):
         return replacements.get(expr.name, expr)
     if isinstance(expr, Operation):
-        return _simplify(expr.operation, substitute(expr.first, replacements), substitute(expr.second, replacements))
+        first, second = substitute(expr.first, replacements), substitute(expr.second, replacements)
+        joined = join_exprs(expr.operation, first, second)
+        if joined is None:
+            raise _make_size_error(first, second)
+        return joined
     if isinstance(expr, SizeTensor):
         return SizeTensor(expr.output_index, substitute(expr.opt, replacements), substitute(expr.upper, replacements))
     return expr
@@ -379,23 +561,45 @@ def _compile_symbol(expr: Symbol, symbols: Sequence[str]) -> Callable[[Sequence[
 
 
 def encode_expr(expr: Expr) -> int | str | list[Any]:
-    """The form a plan stores: an integer, a symbol's name, or ``[operation, first, second]``.
+    """Return the form that a plan stores: an integer, a symbol's name, or ``[operation, first, second]``.
+
+    Raises:
+        UsageError: If the expression contains a size tensor, is too large for a plan, or has a constant of more than
+            64 bits. Everything that is written can be read by `decode_expr`.
 
     >>> encode_expr(Operation(DimensionOperation.SUM, Symbol("n"), Constant(1)))
     ['sum', 'n', 1]
     """
+    is_deep = expr.depth > _MAX_DEPTH and expr.num_nodes <= _MAX_NODES
+    stored = _rebalance(expr) if is_deep else expr
+    if isinstance(stored, Operation) and not fits_plan(stored):
+        raise _make_size_error(stored.first, stored.second)
+    return _encode(stored)
+
+
+def _encode(expr: Expr) -> int | str | list[Any]:
     if isinstance(expr, Constant):
+        if not fits_plan(expr):
+            raise _make_overflow_error(expr.value)
         return expr.value
     if isinstance(expr, Symbol):
         return expr.name
     if isinstance(expr, Operation):
-        return [expr.operation.name.lower(), encode_expr(expr.first), encode_expr(expr.second)]
+        return [expr.operation.name.lower(), _encode(expr.first), _encode(expr.second)]
     raise UsageError("a size tensor is stored as a symbol of its plan, never as itself")
 
 
 def decode_expr(stored: object, *, depth: int = 0) -> Expr:
-    """Read back what ``encode_expr`` wrote; anything else is refused."""
-    if isinstance(stored, bool) or depth > 200:
+    """Read the form that `encode_expr` writes.
+
+    Args:
+        stored: Value from a plan.
+        depth: Number of operations around it.
+
+    Raises:
+        UsageError: If the value is anything else.
+    """
+    if isinstance(stored, bool) or depth > _MAX_DEPTH:
         raise UsageError("a stored dimension expression is malformed", got=repr(stored)[:80])
     if isinstance(stored, int):
         return Constant(stored)

@@ -37,6 +37,8 @@ __all__ = [
 
 Dims = list[Expr | None]
 _UNBOUNDED: Final = -1
+_LARGEST: Final = 2**63 - 1
+"""Largest size of a dimension without an upper bound."""
 _UNKNOWN: Final = (0, 1, _UNBOUNDED)
 """Min, opt and max of a dimension that only the run tells."""
 _OPEN: Final = (1, 1, _UNBOUNDED)
@@ -81,13 +83,17 @@ class Ranges:
     symbols: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def add_sizes(self, node: ir.Node) -> None:
-        """Take the size tensors of a plugin node: none written, the tuned number, the upper bound."""
+        """Add the size tensors of a plugin node: from no element to the upper bound of the declared maximum."""
         for size in size_symbols(node):
             opt, upper = self.at([size.opt])[1][0], self.at([size.upper])[2][0]
             self.symbols[size.name] = (0, opt, upper)
 
     def at(self, dims: Sequence[Expr | None]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """A shape at min, opt and max."""
+        """Return the lower bounds, the opt sizes and the upper bounds of a shape over the profile.
+
+        A size that decreases where a symbol increases is largest at the minimum of the symbol, so the bounds are those
+        of the interval and not the sizes at min and max of the profile. An upper bound is -1 where there is none.
+        """
         points = [self._point(dim) for dim in dims]
         return tuple(p[0] for p in points), tuple(p[1] for p in points), tuple(p[2] for p in points)
 
@@ -97,15 +103,17 @@ class Ranges:
         if isinstance(dim, SizeTensor):
             return (0, self._point(dim.opt)[1], self._point(dim.upper)[2])
         names = symbols_of(dim)
-        # What depends on a dim that nobody knows must still fit it: tuning runs with all of them at opt together.
-        low = self._evaluate(dim, names, 0) if names <= self.symbols.keys() else 0
-        return (low, self._evaluate(dim, names, 1), self._evaluate(dim, names, 2))
+        # Tuning runs with all symbols at opt together, also for what depends on a symbol without bounds.
+        opt = evaluate(dim, {name: self.symbols.get(name, _UNKNOWN)[1] for name in names})
+        if not names <= self.symbols.keys():
+            return (0, opt, _UNBOUNDED)
+        is_bounded = all(self.symbols[name][2] != _UNBOUNDED for name in names)
+        low, high = interval(dim, {name: self._range(name) for name in names})
+        return (max(low, 0), opt, max(high, 0) if is_bounded else _UNBOUNDED)
 
-    def _evaluate(self, dim: Expr, names: frozenset[str], position: int) -> int:
-        values = {name: self.symbols.get(name, _UNKNOWN)[position] for name in names}
-        if position == 2 and _UNBOUNDED in values.values():
-            return _UNBOUNDED
-        return evaluate(dim, values)
+    def _range(self, name: str) -> tuple[int, int]:
+        low, _, high = self.symbols[name]
+        return (low, _LARGEST if high == _UNBOUNDED else high)
 
     def bound(self, dims: Sequence[Expr | None]) -> tuple[int, ...] | None:
         """The largest value of each dimension over the whole profile; None when one has no bound."""

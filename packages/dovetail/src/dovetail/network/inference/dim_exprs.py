@@ -18,6 +18,7 @@ from dovetail.expr import Constant, DimensionOperation, Expr, Operation, Symbol
 from dovetail.network.inference.dim_polynomials import (
     Polynomial,
     PolynomialFactor,
+    divide_exactly,
     find_factor,
     floor,
     floor_div,
@@ -32,6 +33,7 @@ __all__ = [
     "PolynomialDim",
     "describe_shape",
     "dim_from_expr",
+    "divide_size",
     "expr_from_dim",
     "make_dim",
     "max_of",
@@ -76,11 +78,17 @@ class PolynomialDim(ir.SymbolicDim):
     def __floordiv__(self, other: Dim) -> Any:
         return self._count(other, floor_div, super().__floordiv__)
 
+    def __rfloordiv__(self, other: int) -> Any:
+        return make_dim(self._reverse(other, floor_div))
+
     def __truediv__(self, other: Dim) -> Any:
         return self._count(other, _divide, super().__truediv__)
 
     def __mod__(self, other: Dim) -> Any:
         return self._count(other, _modulo, super().__mod__)
+
+    def __rmod__(self, other: int) -> Any:
+        return make_dim(self._reverse(other, _modulo))
 
     def __floor__(self) -> Any:
         return make_dim(floor(self.polynomial))
@@ -95,6 +103,13 @@ class PolynomialDim(ir.SymbolicDim):
         second = polynomial_of(other) if isinstance(other, int | ir.SymbolicDim) else None
         result = None if second is None else apply(self.polynomial, second)
         return otherwise(other) if result is None else make_dim(result)
+
+    def _reverse(self, other: int, apply: _Apply) -> Polynomial:
+        """Apply an operation with an integer on the left; the divisor is no constant, so there is a result."""
+        result = apply(make_constant(other), self.polynomial)
+        if result is None:
+            raise ZeroDivisionError("a dimension is divided by zero")
+        return result
 
 
 def _divide(one: Polynomial, two: Polynomial) -> Polynomial | None:
@@ -148,6 +163,17 @@ def _choose(dims: Sequence[Dim], choose: Callable[[list[Polynomial]], Polynomial
     if len(known) == len(dims):
         return make_dim(choose(known))
     return ir.SymbolicDim(otherwise(*(dim if isinstance(dim, int) else dim._expr for dim in dims)))
+
+
+def divide_size(total: Dim, known: Dim) -> Dim | None:
+    """Return the size that gives a total number of elements together with known sizes, as -1 in Reshape.
+
+    Returns:
+        The size; None if a dimension is unknown or the known sizes are zero.
+    """
+    dividend, divisor = polynomial_of(total), polynomial_of(known)
+    quotient = None if dividend is None or divisor is None else divide_exactly(dividend, divisor)
+    return None if quotient is None else make_dim(quotient)
 
 
 def settle(dim: Dim) -> Dim:
@@ -250,7 +276,11 @@ def _sympy_symbol(factor: PolynomialFactor) -> Any:
 
 
 def expr_from_dim(dim: Dim) -> Expr | None:
-    """One of onnx-ir's dimensions as our expression; None when it has no integer form of the nine operations."""
+    """Convert a dimension of onnx-ir to an expression.
+
+    Returns:
+        The expression; None if it has no integer form of the nine operations, or is too large for a plan.
+    """
     polynomial = polynomial_of(dim)
     return None if polynomial is None else polynomial.to_expr()
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Final
 from weakref import WeakValueDictionary
 
-from dovetail.errors import InternalError
-from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Symbol
+from dovetail.expr import Constant, DimensionOperation, Expr, Symbol, fits_plan, join_exprs
 
 __all__ = [
     "Polynomial",
     "PolynomialFactor",
+    "divide_exactly",
     "find_factor",
     "floor",
     "floor_div",
@@ -34,6 +35,8 @@ __all__ = [
 
 _PREFIX: Final = "dim."
 """Names of dimensions that callers and files give have no dot, so that theirs and ours are never the same."""
+_SIGNED: Final = re.compile(rf"value_|_d\d|{re.escape(_PREFIX)}")
+"""Names of symbols that are not known to be dimensions, so that nothing is known of their sign."""
 _MAX_CACHED: Final = 16384
 _MAX_BOUNDS: Final = 3
 """How many parts are replaced by bounds to see which of two sizes is larger."""
@@ -49,12 +52,14 @@ class PolynomialFactor:
     def __init__(
         self,
         name: str,
-        expr: Expr,
+        expr: Expr | None,
         least: int | None,
         operation: DimensionOperation | None = None,
         operands: tuple[Polynomial, ...] = (),
     ) -> None:
-        self.name, self.expr, self.operation, self.operands = name, expr, operation, operands
+        self.name, self.operation, self.operands = name, operation, operands
+        self.expr = expr
+        """Expression of the plugin contract; None where it is too large for a plan."""
         self.least = least
         """It is never below this; None where that is not known."""
         inner = [factor for operand in operands for factor in operand.factors]
@@ -146,8 +151,8 @@ class Polynomial:
         """The formula over the sizes of inputs, without parts that nobody would read."""
         return _write(self.terms, _formula_of)
 
-    def to_expr(self) -> Expr:
-        """The same as an expression of ours; what is no whole number is rounded down."""
+    def to_expr(self) -> Expr | None:
+        """Return the expression of the plugin contract, rounded down; None if it is too large for a plan."""
         return _to_expr(self)
 
 
@@ -162,26 +167,60 @@ def make_symbol(name: str) -> Polynomial:
 
 
 def find_factor(name: str) -> PolynomialFactor:
-    """A symbol by its name: a rounded part, or the size of an input, which shape inference takes to be positive."""
-    return _parts.get(name) or PolynomialFactor(name, Symbol(name), 1)
+    """Return a symbol by its name: a rounded part, a dimension, or an element of an input.
+
+    A dimension can be zero. Elements of inputs, and values that only the run computes, can be negative.
+    """
+    return _parts.get(name) or PolynomialFactor(name, Symbol(name), None if _SIGNED.match(name) else 0)
 
 
 # what has to be rounded
 
 
 def floor_div(dividend: Polynomial, divisor: Polynomial) -> Polynomial | None:
-    """A quotient, rounded down; None for a division by zero."""
-    dividend, divisor = _cancel(dividend, divisor)
+    """Divide and round down, as the run does: only what is never zero is cancelled.
+
+    Returns:
+        The quotient; None for a division by the constant zero.
+    """
     number = divisor.constant
     if number is not None:
         return None if number == 0 else floor(dividend * make_constant(1 / number))
-    leading = next(iter(divisor.terms))
-    ratio = make_constant(dividend.terms.get(leading, Fraction(0)) / divisor.terms[leading])
-    if (divisor * ratio) == dividend:
+    dividend, divisor = _cancel(dividend, divisor, _is_never_zero)
+    if divisor.constant is not None:
+        return floor_div(dividend, divisor)
+    ratio = _find_ratio(dividend, divisor) if _is_never_zero(divisor) else None
+    if ratio is not None:
         return floor(ratio)
     scale = make_constant(math.lcm(_denominator(dividend), _denominator(divisor)))
     least = 0 if _is_never_negative(dividend) and _is_never_negative(divisor) else None
     return _make_part(DimensionOperation.FLOOR_DIV, (dividend * scale, divisor * scale), least)
+
+
+def divide_exactly(dividend: Polynomial, divisor: Polynomial) -> Polynomial | None:
+    """Return the factor that gives the dividend when it is multiplied by the divisor, where there is one.
+
+    Symbols that both have are cancelled even if they can be zero: where they are, every factor is as good as another.
+
+    Returns:
+        The factor, rounded down; None for a division by the constant zero.
+    """
+    dividend, divisor = _cancel(dividend, divisor)
+    if divisor.constant is not None:
+        return floor_div(dividend, divisor)
+    ratio = _find_ratio(dividend, divisor)
+    return floor_div(dividend, divisor) if ratio is None else floor(ratio)
+
+
+def _find_ratio(dividend: Polynomial, divisor: Polynomial) -> Polynomial | None:
+    """Return the number that gives the dividend when the divisor is multiplied by it; None if there is none."""
+    leading = next(iter(divisor.terms))
+    ratio = make_constant(dividend.terms.get(leading, Fraction(0)) / divisor.terms[leading])
+    return ratio if divisor * ratio == dividend else None
+
+
+def _is_never_zero(value: Polynomial) -> bool:
+    return _is_never_negative(value - make_constant(1)) or _is_never_negative(make_constant(-1) - value)
 
 
 @lru_cache(maxsize=_MAX_CACHED)
@@ -287,12 +326,17 @@ def _make_part(operation: DimensionOperation, operands: tuple[Polynomial, ...], 
         size += 1
 
 
-def _cancel(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """Both without the symbols that all their products have."""
+def _cancel(
+    dividend: Polynomial, divisor: Polynomial, may_cancel: Callable[[Polynomial], bool] = lambda _: True
+) -> tuple[Polynomial, Polynomial]:
+    """Divide both by the symbols that all their products contain, where `may_cancel` allows it."""
     shared = reduce(
         operator.and_, map(Counter, (*dividend.terms, *divisor.terms)), Counter(next(iter(divisor.terms), ()))
     )
-    return (_without(dividend, shared), _without(divisor, shared)) if shared else (dividend, divisor)
+    allowed = Counter(
+        {factor: count for factor, count in shared.items() if may_cancel(Polynomial({(factor,): Fraction(1)}))}
+    )
+    return (_without(dividend, allowed), _without(divisor, allowed)) if allowed else (dividend, divisor)
 
 
 def _without(value: Polynomial, factors: Counter[PolynomialFactor]) -> Polynomial:
@@ -345,25 +389,23 @@ def _write(terms: Mapping[_Product, Fraction], write: Callable[[PolynomialFactor
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _to_expr(value: Polynomial) -> Expr:
+def _to_expr(value: Polynomial) -> Expr | None:
     scale = _denominator(value)
     terms = [(product, int(number * scale)) for product, number in value.terms.items()]
     added = [_multiply(product, number) for product, number in terms if number > 0]
-    taken = [_multiply(product, -number) for product, number in terms if number < 0]
+    subtracted = [_multiply(product, -number) for product, number in terms if number < 0]
     total = _fold(DimensionOperation.SUM, added or [Constant(0)])
-    return _fold(DimensionOperation.FLOOR_DIV, [_fold(DimensionOperation.SUB, [total, *taken]), Constant(scale)])
+    return _fold(DimensionOperation.FLOOR_DIV, [_fold(DimensionOperation.SUB, [total, *subtracted]), Constant(scale)])
 
 
-def _multiply(product: _Product, number: int) -> Expr:
+def _multiply(product: _Product, number: int) -> Expr | None:
     return _fold(DimensionOperation.PROD, [Constant(number), *(factor.expr for factor in product)])
 
 
-def _fold(operation: DimensionOperation, parts: list[Expr]) -> Expr:
-    return reduce(lambda one, other: _join(operation, one, other), parts)
-
-
-def _join(operation: DimensionOperation, first: Expr, second: Expr) -> Expr:
-    joined = IExprBuilder().operation(operation, first, second)
-    if joined is None:
-        raise InternalError(f"there is no operation {operation}")
-    return joined
+def _fold(operation: DimensionOperation, parts: Sequence[Expr | None]) -> Expr | None:
+    """Join expressions from left to right; None if one of them, or the result, is too large for a plan."""
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = None if joined is None or part is None else join_exprs(operation, joined, part)
+    is_storable = all(part is None or fits_plan(part) for part in parts)
+    return joined if is_storable else None

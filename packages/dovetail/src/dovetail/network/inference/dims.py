@@ -8,12 +8,13 @@ node; whatever the library then infers is merged into it and never overrides it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-from dovetail.network.inference.dim_exprs import Dim, max_of
+from dovetail.network.inference.dim_exprs import Dim, divide_size, max_of, settle
 
 __all__ = [
     "broadcast_dims",
@@ -23,6 +24,7 @@ __all__ = [
     "set_flat",
     "set_full_reduction",
     "set_fused_matmul",
+    "set_inferred_size",
     "set_matmul",
     "set_pool",
     "set_range",
@@ -127,6 +129,25 @@ def set_reshape(context: osi.ShapeInferenceContext, node: ir.Node, is_given: Seq
         unknown = given or size in (0, -1)
         dims.append(source[axis] if is_copied else context.new_symbolic_dim() if unknown else size)
     _set(context, node, dims)
+
+
+def set_inferred_size(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+    """Set the output of Reshape with one size of -1 that follows from symbols.
+
+    The library divides the number of elements by the other sizes, which says nothing where one of these is zero. The
+    size is the factor that they leave instead.
+    """
+    data, sizes = node.inputs
+    contents = None if sizes is None else context.get_symbolic_value(sizes)
+    if data is None or data.shape is None or contents is None or contents.count(-1) != 1:
+        return
+    source = _named(context, data.shape)
+    is_copied = [size == 0 and not _int(node, "allowzero") and axis < len(source) for axis, size in enumerate(contents)]
+    dims = [source[axis] if is_copied[axis] else size for axis, size in enumerate(contents)]
+    known = math.prod(dim for dim in dims if dim != -1)
+    size = divide_size(math.prod(source), settle(known))
+    if size is not None:
+        _set(context, node, [size if dim == -1 else dim for dim in dims])
 
 
 def set_filled(context: osi.ShapeInferenceContext, node: ir.Node) -> None:

@@ -25,6 +25,7 @@ from dovetail.network.inference.dims import (
     set_flat,
     set_full_reduction,
     set_fused_matmul,
+    set_inferred_size,
     set_matmul,
     set_pool,
     set_range,
@@ -101,6 +102,8 @@ def _correct_reshape(context: BoundedContext, node: ir.Node) -> bool:
     given = [context.is_given(size) for size in contents]
     if any(given):
         set_reshape(context, node, given)
+    else:
+        set_inferred_size(context, node)
     for axis in [axis for axis, is_given in enumerate(given) if is_given]:
         context.assume(node, axis, contents[axis], 1)  # 0 and -1 are no sizes
     return False
