@@ -325,3 +325,24 @@ def test_an_input_that_decides_a_shape_takes_values_in_a_profile() -> None:
         context.set_tensor_address(name, array.ctypes.data)
     assert context.execute_async_v3(0)
     np.testing.assert_array_equal(y, np.repeat(x, 4, axis=0))
+
+
+def test_an_initializer_replaces_values_that_are_not_raw() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    model = _model("Relu")
+    model.graph.initializer[0].CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [2, 2], W.reshape(-1).tolist()))
+    parser = trt.OnnxParser(network, logger)
+    assert parser.load_model_proto(model.SerializeToString())
+    assert parser.load_initializer("w", (3 * W).ctypes.data, W.nbytes)
+    assert parser.parse_model_proto()
+    np.testing.assert_array_equal(_run(builder, network, X), np.maximum(X @ (3 * W), 0))
+
+
+def test_an_initializer_in_a_buffer_that_is_too_small_is_refused() -> None:
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    assert parser.load_model_proto(_model("Relu").SerializeToString())
+    assert not parser.load_initializer("w", W[0].copy(), W.nbytes)
+    assert "8 bytes, fewer than the size of 16" in parser.get_error(0).desc()

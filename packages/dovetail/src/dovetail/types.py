@@ -444,25 +444,29 @@ class DynamicPluginTensorDesc:
 class Weights:
     """An array of weights, held without a copy.
 
-    Made from an array, or from a type alone (empty), or from a type, an address and a count.
+    Made from an array, or from a type alone (empty), or from a type, an address and a count. Memory at an address
+    holds two INT4 or FP4 elements a byte, the first in the low half; an array has a byte for each.
 
     >>> w = Weights(np.zeros((2, 3), np.float32)); len(w), w.nbytes
     (6, 24)
     """
 
-    __slots__ = ("_array", "_dtype")
+    __slots__ = ("_array", "_dtype", "_packed", "_size")
 
     def __init__(self, source: DataType | Any = DataType.FLOAT, ptr: int = 0, count: int = 0) -> None:
         self._array: npt.NDArray[Any]
         self._dtype: DataType
+        self._packed = False
         if isinstance(source, Weights):
-            self._array, self._dtype = source.numpy(), source.dtype
+            self._array, self._dtype = source._array, source.dtype
+            self._packed, self._size = source._packed, source.size
         elif isinstance(source, DataType):
-            self._dtype = source
-            self._array = _array_at(ptr, source, count)
+            self._dtype, self._size = source, _check_count(ptr, count)
+            self._packed = source.bits < 8 and self._size > 0
+            self._array = _view_memory(ptr, source, self._size)
         else:
             self._array = np.ascontiguousarray(source)
-            self._dtype = data_type_from_numpy(self._array.dtype)
+            self._dtype, self._size = data_type_from_numpy(self._array.dtype), int(self._array.size)
 
     @property
     def dtype(self) -> DataType:
@@ -471,26 +475,46 @@ class Weights:
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
-        return int(self._array.size)
+        """Number of elements."""
+        return self._size
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the elements take."""
-        return int(self._array.size * self._dtype.bits + 7) // 8
+        """Bytes of the elements, two INT4 or FP4 elements a byte."""
+        return (self._size * self._dtype.bits + 7) // 8
+
+    @property
+    def address(self) -> int:
+        """Address of the first element, which tells whether two objects are the same weights."""
+        return self._array.ctypes.data
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The array itself, not a copy."""
-        return self._array
+        """Return the array itself; INT4 and FP4 elements at an address are unpacked from the memory at each call."""
+        if not self._packed:
+            return self._array
+        from dovetail.formats import unpack_nibbles  # it imports this module
+
+        return unpack_nibbles(self._array, self._dtype, self._size)
 
     def __len__(self) -> int:
         return self.size
 
 
-def _array_at(address: int, dtype: DataType, count: int) -> npt.NDArray[Any]:
-    if not address or not count:
-        return np.empty(0, dtype.numpy)
-    import ctypes  # only this rare form needs it
+def _check_count(address: int, count: int) -> int:
+    if count < 0 or address < 0:
+        raise UsageError(
+            "the memory of weights is wrong",
+            where="Weights",
+            expected="an address and a count that are not negative",
+            got=f"address {address}, count {count}",
+        )
+    return int(count) if address else 0
 
-    buffer = (ctypes.c_char * (count * dtype.numpy.itemsize)).from_address(address)
-    return np.frombuffer(memoryview(buffer), dtype=dtype.numpy)
+
+def _view_memory(address: int, dtype: DataType, count: int) -> npt.NDArray[Any]:
+    """View the elements at an address; those of four bits as the bytes that hold them."""
+    from dovetail.host_arrays import array_at  # only this rare form needs it
+
+    if dtype.bits < 8 and count:
+        return array_at(address, ((count * dtype.bits + 7) // 8,), np.uint8)
+    return array_at(address, (count,), dtype.numpy)

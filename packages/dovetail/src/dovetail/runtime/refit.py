@@ -1,8 +1,9 @@
-"""Replacing weights of a loaded engine: what can be replaced, what is missing, and putting it in."""
+"""Replacement of weights in a loaded engine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,25 @@ from dovetail.types import TensorLocation, Weights
 __all__ = ["Refitter"]
 
 
+@dataclass(frozen=True)
+class _NewWeights:
+    """Weights that were set, as they were given: they are read again by each refit."""
+
+    source: Any
+    location: TensorLocation
+
+    def read(self) -> Array:
+        """Return the values that the source holds now."""
+        is_array = isinstance(self.source, Weights | DeviceTensor)
+        return self.source.numpy() if is_array else np.asarray(self.source)
+
+
 class Refitter:
     """Collects new weights for an engine and applies them together.
 
-    Nothing changes until ``refit_cuda_engine``; then every context uses the new weights from its next run. Do not
-    refit while a run is going on.
+    Nothing changes until ``refit_cuda_engine``; then every context uses the new weights from its next run. Weights stay
+    set after a refit, as in the contract: the caller may write other values into the same memory and refit again, and
+    calls ``unset_named_weights`` before it frees that memory. Do not refit during a run.
     """
 
     def __init__(self, engine: Engine, logger: ILogger | None = None) -> None:
@@ -35,8 +50,7 @@ class Refitter:
         self.weights_validation = True
         self._engine = engine
         self._record = engine.manifest.refit
-        self._pending: dict[str, Array] = {}
-        self._locations: dict[str, TensorLocation] = {}
+        self._pending: dict[str, _NewWeights] = {}
 
     def get_all_weights(self) -> list[str]:
         """The names of all weights that can be replaced."""
@@ -65,16 +79,29 @@ class Refitter:
     def set_named_weights(
         self, name: str, weights: Weights | Any, location: TensorLocation = TensorLocation.HOST
     ) -> bool:
-        """Give new values for a weight; they are copied when the engine is refitted.
+        """Set new values for a weight; each refit reads them, until they are unset.
 
         Args:
             name: The weight.
             weights: Its values.
-            location: Where the values lie. For an engine that runs on the host that is the host either way; for others
-                values on a device are a ``DeviceTensor``, as an address does not say which device it is of.
+            location: Memory of the values. It is ignored for an engine that runs on the host; otherwise values on a
+                device are a ``DeviceTensor``, because an address does not identify its device.
+
+        Returns:
+            True.
+
+        Raises:
+            UsageError: The engine has no such weight, or the values do not fit it.
         """
+        given = _NewWeights(weights, TensorLocation(location))
+        self._check_location(name, given)
+        self._read_weights(name, given)
+        self._pending[name] = given
+        return True
+
+    def _read_weights(self, name: str, given: _NewWeights) -> Array:
         record = self._engine.manifest.blobs[self._blob(name)]
-        array = self._read_weights(name, weights, TensorLocation(location))
+        array = given.read()
         expected = np.dtype(record.dtype)
         if array.dtype != expected or array.size != int(np.prod(record.shape, dtype=np.int64)):
             raise UsageError(
@@ -89,48 +116,51 @@ class Refitter:
                 where=f"weight '{name}'",
                 fix="mend them, or set refitter.weights_validation = False",
             )
-        self._pending[name] = array.reshape(record.shape)
-        self._locations[name] = TensorLocation(location)
-        return True
+        return array.reshape(record.shape)
 
-    def _read_weights(self, name: str, weights: Any, location: TensorLocation) -> Array:
-        if location is TensorLocation.DEVICE and isinstance(weights, DeviceTensor):
-            return weights.numpy()
-        if location is TensorLocation.DEVICE and isinstance(weights, Weights) and self._has_devices():
+    def _check_location(self, name: str, given: _NewWeights) -> None:
+        is_on_device = given.location is TensorLocation.DEVICE and isinstance(given.source, Weights)
+        if is_on_device and self._has_devices():
             raise UsageError(
                 "weights on a device are given as an array of it",
                 where=f"weight '{name}'",
                 expected="a DeviceTensor, or an array of the host with TensorLocation.HOST",
                 got="Weights, which have an address and no device",
             )
-        return weights.numpy() if isinstance(weights, Weights) else np.asarray(weights)
 
     def _has_devices(self) -> bool:
         names = {device.provider for device in self._engine.manifest.devices}
         return any(not self._engine.providers[name].memory.is_host for name in names)
 
     def get_weights_location(self, name: str) -> TensorLocation:
-        """Where the values that are set lie; HOST for a weight that none were given for."""
+        """Return the location of the values that are set; HOST for a weight without any."""
         self._blob(name)
-        return self._locations.get(name, TensorLocation.HOST)
+        given = self._pending.get(name)
+        return TensorLocation.HOST if given is None else given.location
 
     def unset_named_weights(self, name: str) -> bool:
-        """Forget values that were set and not applied yet."""
-        self._locations.pop(name, None)
+        """Drop the values that are set; the engine keeps those of its last refit. False if there were none."""
         return self._pending.pop(name, None) is not None
 
     def get_named_weights(self, name: str) -> Weights:
-        """The values that are set, or in use."""
-        pending = self._pending.get(name)
-        return Weights(self._engine.blobs.array(self._blob(name)) if pending is None else pending)
+        """Return the values that are set, or else those in use."""
+        blob, given = self._blob(name), self._pending.get(name)
+        return Weights(self._engine.blobs.array(blob) if given is None else self._read_weights(name, given))
 
     def refit_cuda_engine(self) -> bool:
-        """Put all new weights in; raises when the engine still misses some."""
+        """Apply all weights that are set, with the values that their memory holds now.
+
+        Returns:
+            True.
+
+        Raises:
+            UsageError: The engine still misses weights, or values do not fit; nothing has changed then.
+        """
         missing = self.get_missing_weights()
         if missing:
             raise UsageError(f"{len(missing)} weight(s) are missing: {', '.join(missing[:5])}", fix="set them all")
         was_incomplete = bool(self._engine.blobs.missing)
-        replaced = {self._blob(name): array.copy() for name, array in self._pending.items()}
+        replaced = {self._blob(name): self._read_weights(name, given).copy() for name, given in self._pending.items()}
         replaced |= pack_again(self._engine, replaced)
         for blob, array in replaced.items():
             self._engine.blobs.replace(blob, array)
@@ -139,8 +169,6 @@ class Refitter:
             self._engine.recompile()
         else:
             self._engine.refit_partitions(replaced)
-        self._pending.clear()
-        self._locations.clear()
         return True
 
     def _recreates_steps(self) -> bool:

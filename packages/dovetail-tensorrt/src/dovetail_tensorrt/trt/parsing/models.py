@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dovetail
 
 __all__ = ["ParsedModel", "read_contents"]
+
+_CONTENTS: Final = (
+    "external_data",
+    *(f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64")),
+)
+"""Fields of ``TensorProto`` that would contradict ``raw_data``."""
 
 
 class ParsedModel:
@@ -61,7 +67,8 @@ class ParsedModel:
 
         for tensor in self.proto.graph.initializer:
             if tensor.name == name:
-                tensor.ClearField("external_data")
+                for field in _CONTENTS:
+                    tensor.ClearField(field)
                 tensor.data_location = onnx.TensorProto.DEFAULT
                 tensor.raw_data = data
                 return True
@@ -99,7 +106,14 @@ class ParsedModel:
 
 
 def read_contents(data: Any, size: int) -> bytes:
-    """The contents of a weight, given as a buffer or as an address."""
-    if not isinstance(data, int):
-        return bytes(memoryview(data).cast("B")[:size])
-    return ctypes.string_at(data, size)
+    """Return the contents of a weight, given as a buffer or as an address.
+
+    Raises:
+        ValueError: The buffer is smaller than the size.
+    """
+    if isinstance(data, int):
+        return ctypes.string_at(data, size)
+    held = memoryview(data)
+    if held.nbytes < size:
+        raise ValueError(f"the buffer holds {held.nbytes} bytes, fewer than the size of {size}")
+    return held.tobytes()[:size]

@@ -65,8 +65,12 @@ class OnnxParser(DeprecatedContext):
         return self._read("load_model_proto", lambda: ParsedModel(bytes(model), path))
 
     def load_initializer(self, name: str, data: Any, size: int) -> bool:
-        """Give the contents of a weight of the model that was read."""
-        contents = read_contents(data, size)
+        """Set the contents of a weight of the model that was read."""
+        try:
+            contents = read_contents(data, size)
+        except ValueError as error:
+            self._note("load_initializer", ErrorCode.INVALID_VALUE, f"initializer '{name}': {error}")
+            return False
         if self._model is not None and self._model.set_initializer(name, contents):
             return True
         self._note("load_initializer", ErrorCode.INVALID_VALUE, f"the model has no initializer '{name}'")

@@ -41,8 +41,13 @@ class OnnxParserRefitter:
         return self._read("load_model_proto", lambda: ParsedModel(bytes(model), path)) is not None
 
     def load_initializer(self, name: str, data: Any, size: int) -> bool:
-        """Give the contents of a weight of the model that was read."""
-        if self._model is not None and self._model.set_initializer(name, read_contents(data, size)):
+        """Set the contents of a weight of the model that was read."""
+        try:
+            contents = read_contents(data, size)
+        except ValueError as error:
+            self._note("load_initializer", f"initializer '{name}': {error}", ErrorCode.INVALID_VALUE)
+            return False
+        if self._model is not None and self._model.set_initializer(name, contents):
             return True
         self._note("load_initializer", f"the model has no initializer '{name}'", ErrorCode.INVALID_VALUE)
         return False
