@@ -334,9 +334,10 @@ def test_an_initializer_replaces_values_that_are_not_raw() -> None:
     model.graph.initializer[0].CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [2, 2], W.reshape(-1).tolist()))
     parser = trt.OnnxParser(network, logger)
     assert parser.load_model_proto(model.SerializeToString())
-    assert parser.load_initializer("w", (3 * W).ctypes.data, W.nbytes)
+    weights = 3 * W
+    assert parser.load_initializer("w", weights.ctypes.data, weights.nbytes)
     assert parser.parse_model_proto()
-    np.testing.assert_array_equal(_run(builder, network, X), np.maximum(X @ (3 * W), 0))
+    np.testing.assert_array_equal(_run(builder, network, X), np.maximum(X @ weights, 0))
 
 
 def test_an_initializer_in_a_buffer_that_is_too_small_is_refused() -> None:

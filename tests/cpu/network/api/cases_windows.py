@@ -58,6 +58,10 @@ def convolve(
 @case("add_convolution_nd", "round up", mode=UP, stride=(3, 2), pre=(1, 0), post=(0, 1), bias=True)
 @case("add_convolution_nd", "same upper", mode=PaddingMode.SAME_UPPER, stride=(2, 3))
 @case("add_convolution_nd", "same lower", mode=PaddingMode.SAME_LOWER, stride=(2, 2))
+@case("add_convolution_nd", "same upper dilated", mode=PaddingMode.SAME_UPPER, dilation=(2, 3), kernel=(3, 2))
+@case("add_convolution_nd", "same lower dilated", mode=PaddingMode.SAME_LOWER, dilation=(3, 1), kernel=(2, 3))
+@case("add_convolution_nd", "same upper strided", mode=PaddingMode.SAME_UPPER, dilation=(2, 2), stride=(2, 3))
+@case("add_convolution_nd", "same lower strided", mode=PaddingMode.SAME_LOWER, dilation=(1, 3), stride=(3, 2))
 @case("add_convolution_nd", "one dimension", size=(9,), kernel=(4,), stride=(2,), pre=(1,), post=(1,), dilation=(1,))
 @case(
     "add_convolution_nd", "three dimensions", size=(5, 4, 6), kernel=(2, 3, 2), stride=(1, 2, 1), pre=(0, 1, 0),
@@ -135,6 +139,10 @@ def deconvolve(
 @case("add_deconvolution_nd", "round up", stride=(2, 2), pre=(1, 1), post=(1, 1), mode=UP)
 @case("add_deconvolution_nd", "same upper", stride=(2, 2), mode=PaddingMode.SAME_UPPER)
 @case("add_deconvolution_nd", "same lower", stride=(2, 2), mode=PaddingMode.SAME_LOWER)
+@case("add_deconvolution_nd", "same upper dilated", stride=(2, 1), dilation=(2, 3), mode=PaddingMode.SAME_UPPER)
+@case("add_deconvolution_nd", "same lower dilated", stride=(1, 2), dilation=(2, 3), mode=PaddingMode.SAME_LOWER)
+@case("add_deconvolution_nd", "same upper with gaps", stride=(4, 5), mode=PaddingMode.SAME_UPPER)
+@case("add_deconvolution_nd", "same lower with gaps", stride=(5, 2), mode=PaddingMode.SAME_LOWER)
 def deconvolution(
     sketch: Sketch,
     stride: Any = (1, 1),
@@ -200,6 +208,7 @@ def pool(x: Any, kind: PoolingType, window: Any, stride: Any, pre: Any, post: An
 @case("add_pooling_nd", "round up", kind=PoolingType.MAX, stride=(2, 3), mode=UP)
 @case("add_pooling_nd", "average round up", kind=PoolingType.AVERAGE, stride=(2, 3), mode=UP, pre=(1, 0))
 @case("add_pooling_nd", "same upper", kind=PoolingType.MAX, stride=(2, 2), mode=PaddingMode.SAME_UPPER)
+@case("add_pooling_nd", "same upper with gaps", kind=PoolingType.MAX, stride=(4, 3), mode=PaddingMode.SAME_UPPER)
 @case("add_pooling_nd", "same lower", kind=PoolingType.AVERAGE, stride=(2, 2), mode=PaddingMode.SAME_LOWER)
 @case(
     "add_pooling_nd", "three dimensions", kind=PoolingType.MAX, size=(4, 5, 6), window=(2, 2, 3), stride=(2, 1, 3),

@@ -50,7 +50,9 @@ def _check_unpool(node: NodeView) -> str | None:
 
 def _check_integer_conv(node: NodeView) -> str | None:
     shape = node.input_shapes[3] if _has_input(node, 3) else ()
-    return None if shape is None or list(shape) in ([], [1]) else "ONNX Runtime takes no zero point a channel"
+    if shape is not None and list(shape) not in ([], [1]):
+        return "ONNX Runtime takes no zero point a channel"
+    return _check_same_padding(node)
 
 
 def _check_extreme(node: NodeView) -> str | None:
@@ -97,15 +99,54 @@ def _check_division(node: NodeView) -> str | None:
     return None if is_safe else "ONNX Runtime ends the process where the smallest integer is divided by -1"
 
 
+def _check_same_padding(node: NodeView) -> str | None:
+    """ONNX Runtime raises in the run for a convolution, and pads pooling as if the window were not dilated."""
+    is_dilated = any(spacing > 1 for spacing in node.attributes.get("dilations") or ())
+    return "ONNX Runtime ignores dilations for auto_pad SAME" if _is_same(node) and is_dilated else None
+
+
+def _check_max_pool(node: NodeView) -> str | None:
+    if not _is_same(node):
+        return None
+    window, strides = node.attributes.get("kernel_shape") or (), node.attributes.get("strides") or ()
+    has_gaps = any(stride > size for size, stride in zip(window, strides, strict=False))
+    return "ONNX Runtime fails for auto_pad SAME with gaps between windows" if has_gaps else _check_same_padding(node)
+
+
+def _check_transposed_conv(node: NodeView) -> str | None:
+    """With gaps between windows ONNX Runtime makes the output smaller than input times stride."""
+    if not _is_same(node) or node.attributes.get("output_shape"):
+        return None
+    strides = list(node.attributes.get("strides") or ())
+    weights = node.input_shapes[1]
+    window = node.attributes.get("kernel_shape") or (None if weights is None else weights[2:])
+    if window is None or not all(isinstance(size, int) for size in window):
+        return None if all(stride == 1 for stride in strides) else "it is not known whether windows have gaps"
+    spacings = list(node.attributes.get("dilations") or [1] * len(window))
+    extents = [spacing * (size - 1) + 1 for spacing, size in zip(spacings, window, strict=False)]
+    has_gaps = any(stride > extent for extent, stride in zip(extents, strides, strict=False))
+    return "ONNX Runtime makes another shape for auto_pad SAME with gaps between windows" if has_gaps else None
+
+
+def _is_same(node: NodeView) -> bool:
+    return node.attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+
+
 _RULES: Final[Mapping[str, Callable[[NodeView], str | None]]] = {
     "Attention": _check_attention,
+    "AveragePool": _check_same_padding,
+    "Conv": _check_same_padding,
     "ConvInteger": _check_integer_conv,
+    "ConvTranspose": _check_transposed_conv,
     "DFT": lambda _: _LESS_EXACT,
     "DequantizeLinear": _check_dequantize,
     "Div": _check_division,
+    "LpPool": _check_same_padding,
     "MatMulInteger": _check_integer_product,
+    "MaxPool": _check_max_pool,
     "MaxUnpool": _check_unpool,
     "Mod": _check_division,
+    "QLinearConv": _check_same_padding,
     "QLinearMatMul": _check_integer_product,
     "QuantizeLinear": _check_quantize,
     "ReduceMax": _check_extreme,

@@ -80,13 +80,18 @@ class _Convolution(WindowLayer):
         e.require_same_type(x, value)
         return value
 
-    def _attributes(self) -> dict[str, Any]:
+    @property
+    def _extents(self) -> list[int]:
+        """The dilated filter size in each spatial dimension."""
+        return [d * (k - 1) + 1 for d, k in zip(self.dilation_nd, self.kernel_size_nd, strict=True)]
+
+    def _attributes(self, padding: dict[str, Any]) -> dict[str, Any]:
         return {
             "kernel_shape": list(self.kernel_size_nd),
             "strides": list(self.stride_nd),
             "dilations": list(self.dilation_nd),
             "group": self.num_groups,
-            **self._padding(),
+            **padding,
         }
 
     def _check_input(self, e: Emitter) -> ir.Value:
@@ -123,10 +128,12 @@ class IConvolutionLayer(_Convolution):
     def _emit(self, e: Emitter) -> Sequence[ir.Value]:
         x = self._check_input(e)
         kernel, bias = self._kernel_value(e, x), self._bias_value(e, x)
+        padding = self._padding()
         if self.padding_mode == PaddingMode.EXPLICIT_ROUND_UP:
-            reach = [d * (k - 1) + 1 for d, k in zip(self.dilation_nd, self.kernel_size_nd, strict=True)]
-            x = self._round_up(e, x, reach)
-        return [e.op("Conv", x, kernel, bias, **self._attributes())]
+            x = self._round_up(e, x, self._extents)
+        elif self._is_same and any(spacing > 1 for spacing in self.dilation_nd):
+            padding = self._same_padding(e, x, self._extents)
+        return [e.op("Conv", x, kernel, bias, **self._attributes(padding))]
 
 
 class IDeconvolutionLayer(_Convolution):
@@ -152,7 +159,16 @@ class IDeconvolutionLayer(_Convolution):
     def _emit(self, e: Emitter) -> Sequence[ir.Value]:
         # The output size has one formula, so both explicit modes say the same.
         x = self._check_input(e)
-        return [e.op("ConvTranspose", x, self._kernel_value(e, x), self._bias_value(e, x), **self._attributes())]
+        attributes = self._attributes(self._same_crop() if self._is_same else self._padding())
+        return [e.op("ConvTranspose", x, self._kernel_value(e, x), self._bias_value(e, x), **attributes)]
+
+    def _same_crop(self) -> dict[str, Any]:
+        """Return SAME padding by ``PaddingMode`` of NvInfer.h: P = max(DK - S, 0), whatever the size of the image.
+
+        The output has min(I * S, (I - 1) * S + DK) elements; ``auto_pad`` of ONNX always gives I * S.
+        """
+        totals = [max(extent - stride, 0) for extent, stride in zip(self._extents, self.stride_nd, strict=True)]
+        return {"pads": self._split(totals)}
 
 
 class ConvolutionLayers(NetworkCore):

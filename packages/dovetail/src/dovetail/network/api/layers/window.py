@@ -1,4 +1,4 @@
-"""What layers with a sliding window share: stride, padding, and how the four padding modes are said in ONNX."""
+"""Base class of layers with a sliding window: stride, padding, and the four padding modes in ONNX."""
 
 from __future__ import annotations
 
@@ -49,13 +49,40 @@ class WindowLayer(ILayer):
         for name, numbers in lists.items():
             e.require_length(numbers, num_spatial, name)
 
+    @property
+    def _is_same(self) -> bool:
+        return self.padding_mode in (PaddingMode.SAME_UPPER, PaddingMode.SAME_LOWER)
+
     def _padding(self) -> dict[str, Any]:
-        """The attributes for the padding modes that ONNX has."""
-        if self.padding_mode == PaddingMode.SAME_UPPER:
-            return {"auto_pad": "SAME_UPPER"}
-        if self.padding_mode == PaddingMode.SAME_LOWER:
-            return {"auto_pad": "SAME_LOWER"}
+        """Return the attributes for the padding modes that ONNX has."""
+        if self._is_same:
+            return {"auto_pad": self.padding_mode.name}
         return {"pads": [*self.pre_padding, *self.post_padding]}
+
+    def _split(self, totals: Sequence[int]) -> list[int]:
+        """Split the total padding of each axis into that before and that after; SAME_LOWER puts the odd one before."""
+        smaller = [total // 2 for total in totals]
+        larger = [total - half for total, half in zip(totals, smaller, strict=True)]
+        return [*smaller, *larger] if self.padding_mode == PaddingMode.SAME_UPPER else [*larger, *smaller]
+
+    def _same_padding(self, e: Emitter, x: ir.Value, extents: Sequence[int]) -> dict[str, Any]:
+        """Return the attributes for SAME padding with a dilated filter.
+
+        ``PaddingMode`` of NvInfer.h gives, with I the size of the image, S the stride and DK the dilated filter size,
+        P = floor((I - 1) / S) * S + DK - I, which is DK - 1 - (I - 1) mod S. It is written as numbers where I does not
+        matter or is known, because few back ends resolve ``auto_pad`` with dilations.
+
+        Args:
+            e: Emitter of the nodes.
+            x: The input.
+            extents: The dilated filter size in each spatial dimension.
+        """
+        totals = [
+            extent - 1 if stride == 1 else None if size is None else max(extent - 1 - (size - 1) % stride, 0)
+            for size, extent, stride in zip(e.dims(x)[2:], extents, self.stride_nd, strict=True)
+        ]
+        known = [total for total in totals if total is not None]
+        return {"pads": self._split(known)} if len(known) == len(totals) else self._padding()
 
     def _round_up(self, e: Emitter, x: ir.Value, extents: Sequence[int]) -> ir.Value:
         """Pad the end so that the last window fits: what rounding up means where ONNX only rounds down.
