@@ -330,17 +330,28 @@ def _combine(text: str, a: Tensor, b: Tensor) -> Tensor:
 
 @registry.register("Cast", since=6, types={"T1": TYPES, "T2": TYPES})
 def cast(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    """Another type."""
+    """Convert to another element type."""
     dtype = ONNX_TYPES.get(to)
     if dtype is None:
         raise refuse(f"it casts to no type of number {to}")
-    return map_elements(lambda a: convert(a, dtype), x, dtype=dtype)
+    return map_elements(lambda a: _truncate(a, dtype), x, dtype=dtype)
 
 
 @registry.register("CastLike", since=15, types={"T1": TYPES, "T2": TYPES})
 def cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    """The type of another tensor."""
-    return map_elements(lambda a: convert(a, like.dtype), x, dtype=like.dtype)
+    """Convert to the element type of another tensor."""
+    return map_elements(lambda a: _truncate(a, like.dtype), x, dtype=like.dtype)
+
+
+def _truncate(value: Expr, dtype: str) -> Expr:
+    """Convert a value; a float becomes a small integer through int32, as on the host.
+
+    PTX saturates where it converts a float to a small integer directly. TensorRT truncates towards zero and defines no
+    result outside of [0, 256) after truncation:
+    https://docs.nvidia.com/deeplearning/tensorrt/api/python_api/infer/FoundationalTypes/DataType.html (UINT8).
+    """
+    is_narrowed = is_float(value.dtype) and dtype in ("int8", "uint8", "int16", "uint16")
+    return convert(convert(value, "int32") if is_narrowed else value, dtype)
 
 
 ONNX_TYPES: Final = {

@@ -19,6 +19,7 @@ from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Severity
 from dovetail.near_names import name_known, suggest
 from dovetail.network.api.definition import Network
+from dovetail.network.api.enums import LayerType
 from dovetail.network.api.layers.base import ILayer
 from dovetail.plan.carried import count_carried
 from dovetail.plan.manifest import Manifest
@@ -208,7 +209,9 @@ def _find_idle_wishes(network: Network, config: BuilderConfig) -> Iterator[str]:
 
 
 def _output_types(layer: ILayer) -> list[DataType]:
-    """The types that were asked of the outputs of a layer."""
+    """Return the types that were set for the outputs of a layer and that it does not have anyway."""
+    if layer.layer_type is LayerType.IDENTITY:  # it converts
+        return []
     return [layer.get_output_type(i) for i in range(layer.num_outputs) if layer.output_type_is_set(i)]
 
 

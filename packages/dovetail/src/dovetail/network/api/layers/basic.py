@@ -60,17 +60,35 @@ class IConstantLayer(ILayer):
 
 
 class IIdentityLayer(ILayer):
-    """Passes its input on."""
+    """Passes its input on, converted to the output type where one is set."""
 
     _layer_type = LayerType.IDENTITY
     _kind = "Identity"
 
+    def set_output_type(self, index: int, dtype: DataType) -> None:
+        """Set the element type that the input is converted to."""
+        super().set_output_type(index, dtype)
+        self._changed()
+
+    def reset_output_type(self, index: int) -> None:
+        """Convert nothing."""
+        super().reset_output_type(index)
+        self._changed()
+
     def _emit(self, e: Emitter) -> Sequence[ir.Value]:
-        return [e.op("Identity", e.input(0))]
+        target = self._output_types.get(0)
+        if target is None:
+            return [e.op("Identity", e.input(0))]
+        return [e.op("Cast", e.input(0), to=ir_type_from_data_type(target).value)]
 
 
 class ICastLayer(ILayer):
-    """Changes the type of the elements."""
+    """Changes the type of the elements.
+
+    A float becomes an integer by truncation towards zero. Values outside of the range of the integer have no defined
+    result, as in TensorRT, whose DataType page says so for UINT8 and [0, 256) after truncation
+    (https://docs.nvidia.com/deeplearning/tensorrt/api/python_api/infer/FoundationalTypes/DataType.html).
+    """
 
     _layer_type = LayerType.CAST
     _kind = "Cast"
@@ -104,7 +122,7 @@ class BasicLayers(NetworkCore):
         return self._add_layer(IConstantLayer(self, shape, weights))
 
     def add_identity(self, input: ITensor) -> IIdentityLayer:
-        """Add a layer that passes its input on."""
+        """Add a layer that passes its input on; ``set_output_type`` makes it a conversion."""
         return self._add_layer(IIdentityLayer(self, self._check_named("add_identity", input=input)))
 
     def add_cast(self, input: ITensor, to_type: DataType) -> ICastLayer:
