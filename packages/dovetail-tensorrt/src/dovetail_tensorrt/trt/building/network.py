@@ -55,7 +55,7 @@ class INetworkDefinition(RemovedNames, dovetail.Network):
     """A network under construction; made by ``Builder.create_network``."""
 
     def __init__(self, builder: Builder, flags: int, reporter: Reporter) -> None:
-        super().__init__(strongly_typed=True, registry=builder.get_plugin_registry().registry)
+        super().__init__(registry=builder.get_plugin_registry().registry, has_contract_io=True)
         self.reporter = reporter
         """Who is told of what fails."""
         self._builder = builder

@@ -72,7 +72,16 @@ def find_unfused(engine: dovetail.Engine) -> frozenset[str]:
 def _watched(network: dovetail.Network, unfused: Collection[str]) -> list[dovetail.ITensor]:
     made = [layer.get_output(i) for layer in network for i in range(layer.num_outputs)]
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
-    return [tensor for tensor in (*inputs, *made) if network.is_debug_tensor(tensor) or tensor.name in unfused]
+    tensors = (*inputs, *made)
+    marked = [tensor for tensor in tensors if network.is_debug_tensor(tensor)]
+    return marked + [t for t in tensors if t not in marked and t.name in unfused and _has_contract_type(t)]
+
+
+def _has_contract_type(tensor: dovetail.ITensor) -> bool:
+    try:
+        return tensor.dtype in dovetail.DataType
+    except dovetail.ModelError:  # a type that only models have, which no listener could be told
+        return False
 
 
 class DebugReceiver(dovetail.IOutputAllocator):

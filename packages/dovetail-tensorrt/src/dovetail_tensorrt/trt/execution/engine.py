@@ -29,6 +29,7 @@ class ICudaEngine(DeprecatedContext):
     """A loaded plan; made by ``Runtime.deserialize_cuda_engine`` and ``Builder.build_engine_with_config``."""
 
     def __init__(self, engine: dovetail.Engine, reporter: Reporter) -> None:
+        _check_io_types(engine)
         self.engine = engine
         """The engine itself, with all that Dovetail offers."""
         self._reporter = reporter
@@ -334,6 +335,25 @@ class ICudaEngine(DeprecatedContext):
     def weight_streaming_scratch_memory_size(self) -> int:
         """0: no weights are streamed."""
         return 0
+
+
+def _check_io_types(engine: dovetail.Engine) -> None:
+    """Refuse a plan with inputs or outputs that this API has no type for, so that no caller sizes memory for another.
+
+    Raises:
+        PlanError: The plan was built from a model with such an input or output.
+    """
+    for name in engine.tensor_names:
+        try:
+            engine.get_tensor_dtype(name)
+        except dovetail.UsageError as error:
+            raise dovetail.PlanError(
+                "its element type is none of this API",
+                where=f"tensor '{name}'",
+                expected=", ".join(member.name for member in dovetail.DataType),
+                got=error.what,
+                fix="build the plan with OnnxParser, or load it with dovetail.load",
+            ) from error
 
 
 def _size_bytes(dtype: str, shape: list[int]) -> int:

@@ -152,7 +152,7 @@ class OnnxParser(DeprecatedContext):
         self._subgraphs = []
         if not self._read("supports_model_v2", lambda: ParsedModel(bytes(model), path)):
             return False
-        scratch = dovetail.Network(registry=self._network.registry)
+        scratch = dovetail.Network(registry=self._network.registry, has_contract_io=True)
         errors = self._try(scratch, "supports_model_v2")
         wrong = {error.node() for error in errors}
         count = 0 if -1 in wrong else len(self._require_model().indices)

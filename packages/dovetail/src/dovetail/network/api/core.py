@@ -19,7 +19,7 @@ from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.properties import check_name, choice, data_type, dims
 from dovetail.network.api.tensor import MAX_TENSOR_NAME_BYTES, ITensor
 from dovetail.network.api.trace import TypeTrace, find_shape_tensors
-from dovetail.network.inference.shapes import data_type_from_ir, make_identifier
+from dovetail.network.inference.shapes import data_type_from_ir, find_io_type, make_identifier
 from dovetail.network.plugins import PluginEntry
 from dovetail.types import DataType, Dims, TensorLocation, Weights
 
@@ -38,9 +38,18 @@ T = TypeVar("T")
 class NetworkCore:
     """What every part of the network API builds on; use ``Network``."""
 
-    def __init__(self, *, strongly_typed: bool = True, registry: Any = None, name: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        strongly_typed: bool = True,
+        registry: Any = None,
+        name: str = "",
+        has_contract_io: bool = False,
+    ) -> None:
         self.name = name
         self.strongly_typed = strongly_typed
+        self.has_contract_io = has_contract_io
+        """Whether inputs and outputs have only types of ``DataType``: DOUBLE is cast to FLOAT, others are refused."""
         self.preferences = 0
         """The creation flags that say which kind of plugin is preferred where there are two."""
         self.registry = registry
@@ -436,6 +445,8 @@ class NetworkCore:
 
     def _dtype_of(self, tensor: ITensor) -> DataType:
         value = self._value_of(tensor)
+        if self.has_contract_io and tensor.is_network_output:
+            return find_io_type(value, f"output '{tensor.name}'")
         known = data_type_from_ir(value.dtype)
         if known is None:
             raise ModelError("the type is not known", where=f"tensor '{tensor.name}'", got=value.dtype)

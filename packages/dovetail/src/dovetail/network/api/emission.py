@@ -20,7 +20,7 @@ from dovetail.network.api.layers.base import ILayer, layer_where
 from dovetail.network.api.layers.onnx_node import IOnnxNodeLayer
 from dovetail.network.api.tensor import ITensor
 from dovetail.network.inference.dim_exprs import describe_shape, expr_from_dim
-from dovetail.network.inference.shapes import ShapeInference, data_type_from_ir, ir_type_from_data_type
+from dovetail.network.inference.shapes import ShapeInference, data_type_from_ir, find_io_type, ir_type_from_data_type
 from dovetail.network.opsets.versions import has_same_meaning
 from dovetail.network.plugins import PLUGIN_DOMAIN
 from dovetail.types import DataType
@@ -75,8 +75,10 @@ class Emitter:
         return value
 
     def write_output(self, tensor: ITensor) -> ir.Value:
-        """The value that callers get of an output, in the type that was set for it."""
+        """Return the value that callers get of an output, in the type that was set for it."""
         value, dtype = self[tensor], tensor._io_dtype
+        if dtype is None and self.network.has_contract_io:
+            dtype = find_io_type(value, f"output '{tensor.name}'")
         if dtype is None or value.dtype == ir_type_from_data_type(dtype):
             return value
         result = self._cast_io(tensor, value, dtype)

@@ -15,7 +15,7 @@ from dovetail.network.api.layers.basic import IConstantLayer, IIdentityLayer
 from dovetail.network.api.layers.onnx_node import IOnnxNodeLayer
 from dovetail.network.api.layers.plugin import IPluginV3Layer
 from dovetail.network.api.tensor import ITensor
-from dovetail.network.inference.shapes import data_type_from_ir
+from dovetail.network.inference.shapes import data_type_from_ir, find_io_type, ir_type_from_data_type
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.provider.defaults import default_providers
 from dovetail.types import Dims, Weights
@@ -80,13 +80,19 @@ class _ModelTaking:
         """Add everything; nothing is added when an input cannot be."""
         inputs = [(value, self._describe_input(value)) for value in self._graph.inputs]
         network = self._network
+        if network.has_contract_io:
+            for value in self._graph.outputs:
+                if value.type is not None:  # a type that is not known yet is checked when the model is written
+                    find_io_type(value, f"output '{value.name}'")
         network.name = network.name or self._graph.name or ""
         network._model_opsets = {"": OPSETS[""], **self._model.opset_imports}
         for value, (dtype, shape, names) in inputs:
             tensor = network.add_input(value.name or "", dtype, shape)
             tensor._dimension_names.update(names)
             network._imported_shapes[tensor] = Dims(shape)
-            self._tensors[value] = tensor
+            self._tensors[value] = (
+                tensor if value.dtype == ir_type_from_data_type(dtype) else self._widen(value, tensor)
+            )
         for value in self._graph.initializers.values():
             self._take_weights(value)
         self._plugin_offset = len(network.plugins)
@@ -96,8 +102,20 @@ class _ModelTaking:
         for value in self._graph.outputs:
             network.mark_output(self._output_tensor(value))
 
+    def _widen(self, value: ir.Value, tensor: ITensor) -> ITensor:
+        """Add a cast to the type that the nodes of the model read an input in."""
+        node = ir.node("Cast", [ir.Value(name=value.name)], {"to": value.dtype}, name=f"{value.name}/Cast")
+        layer = IOnnxNodeLayer(
+            self._network, node, [tensor], stored={}, captured={}, body_constants=[], plugin_offset=0
+        )
+        self._name_layer(layer, node.name or "")
+        layer._outputs[0]._name = self._free_name(f"{value.name}_cast")
+        return self._network._add_layer(layer)._outputs[0]
+
     def _describe_input(self, value: ir.Value) -> tuple[Any, list[int], dict[int, str]]:
-        dtype = data_type_from_ir(value.dtype)
+        where = f"input '{value.name}'"
+        has_contract_io = self._network.has_contract_io and value.type is not None
+        dtype = find_io_type(value, where) if has_contract_io else data_type_from_ir(value.dtype)
         if dtype is None or value.shape is None:
             what = "it has a type that networks do not have" if dtype is None else "it has no shape"
             raise ModelError(

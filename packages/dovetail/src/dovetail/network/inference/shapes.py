@@ -36,6 +36,7 @@ __all__ = [
     "ShapeInference",
     "SizeSymbol",
     "data_type_from_ir",
+    "find_io_type",
     "ir_type_from_data_type",
     "make_identifier",
     "size_symbols",
@@ -57,6 +58,31 @@ def ir_type_from_data_type(dtype: DataType) -> ir.DataType:
 def data_type_from_ir(dtype: ir.DataType | None) -> DataType | None:
     """The contract type of an ONNX element type; None when the contract has no such type."""
     return next((ours for ours, theirs in _IR_TYPES.items() if theirs == dtype), None)
+
+
+def find_io_type(value: ir.Value, where: str) -> DataType:
+    """Return the contract type of an input or output; FLOAT for DOUBLE, as ONNX models are read by TensorRT.
+
+    The parser of TensorRT casts DOUBLE down to FLOAT:
+    https://github.com/onnx/onnx-tensorrt/blob/main/docs/operators.md.
+
+    Args:
+        value: The input or output.
+        where: Its name for messages.
+
+    Raises:
+        ModelError: The contract has no type that the values could be given in.
+    """
+    known = DataType.FLOAT if value.dtype == ir.DataType.DOUBLE else data_type_from_ir(value.dtype)
+    if known is None or not isinstance(value.type, ir.TensorType):
+        raise ModelError(
+            "its element type is none of the contract's",
+            where=where,
+            expected=", ".join(member.name for member in DataType) + ", or DOUBLE",
+            got=value.type if value.dtype is None else value.dtype.name,
+            fix="cast it in the model, or use dovetail.compile",
+        )
+    return known
 
 
 @dataclass(frozen=True, kw_only=True)
