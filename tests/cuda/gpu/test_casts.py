@@ -1,4 +1,4 @@
-"""Casts to integers on a CUDA device give what they give on the host."""
+"""Casts to integers have the same results on a CUDA device and on the host."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._nibbles import split_nibbles
 from dovetail.element_types import names_of
 from dovetail.errors import UsageError
 from dovetail.types import DataType, Dims, TensorFormat
@@ -369,10 +370,7 @@ def unpack_nibbles(packed: Any, dtype: DataType | np.dtype[Any], count: int) -> 
     data = packed.reshape(-1).view(np.uint8) if isinstance(packed, np.ndarray) else np.frombuffer(packed, np.uint8)
     if data.size * 2 < count:
         raise UsageError("too few bytes for the elements", expected=f"{(count + 1) // 2} bytes", got=data.size)
-    codes = np.empty(data.size * 2, np.uint8)
-    np.bitwise_and(data, 0x0F, out=codes[::2])
-    np.right_shift(data, 4, out=codes[1::2])
-    return codes[:count].view(element)
+    return split_nibbles(data, count).view(element)
 
 
 def stored_size_bytes(dtype: str, shape: Sequence[int]) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, SupportsIndex, overload
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._nibbles import split_nibbles
 from dovetail.contract_enum import ContractEnum
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import UsageError
@@ -485,16 +486,14 @@ class Weights:
 
     @property
     def address(self) -> int:
-        """Address of the first element, which tells whether two objects are the same weights."""
+        """Address of the first element; it identifies the weights."""
         return self._array.ctypes.data
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return the array itself; INT4 and FP4 elements at an address are unpacked from the memory at each call."""
         if not self._packed:
             return self._array
-        from dovetail.formats import unpack_nibbles  # it imports this module
-
-        return unpack_nibbles(self._array, self._dtype, self._size)
+        return split_nibbles(self._array, self._size).view(self._dtype.numpy)
 
     def __len__(self) -> int:
         return self.size
@@ -513,8 +512,10 @@ def _check_count(address: int, count: int) -> int:
 
 def _view_memory(address: int, dtype: DataType, count: int) -> npt.NDArray[Any]:
     """View the elements at an address; those of four bits as the bytes that hold them."""
-    from dovetail.host_arrays import array_at  # only this rare form needs it
+    element = np.dtype(np.uint8) if dtype.bits < 8 else dtype.numpy
+    if not count:
+        return np.empty(0, dtype.numpy)
+    import ctypes  # only this rare form needs it
 
-    if dtype.bits < 8 and count:
-        return array_at(address, ((count * dtype.bits + 7) // 8,), np.uint8)
-    return array_at(address, (count,), dtype.numpy)
+    buffer = (ctypes.c_char * ((count * dtype.bits + 7) // 8)).from_address(address)
+    return np.frombuffer(memoryview(buffer), element)

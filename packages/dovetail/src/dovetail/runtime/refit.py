@@ -22,7 +22,7 @@ __all__ = ["Refitter"]
 
 @dataclass(frozen=True)
 class _NewWeights:
-    """Weights that were set, as they were given: they are read again by each refit."""
+    """Weights set for the next refits, with the source that each refit reads."""
 
     source: Any
     location: TensorLocation

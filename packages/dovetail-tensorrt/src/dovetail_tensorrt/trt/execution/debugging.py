@@ -80,7 +80,7 @@ def _watched(network: dovetail.Network, unfused: Collection[str]) -> list[doveta
 def _has_contract_type(tensor: dovetail.ITensor) -> bool:
     try:
         return tensor.dtype in dovetail.DataType
-    except dovetail.ModelError:  # a type that only models have, which no listener could be told
+    except dovetail.ModelError:  # DataType has no member for it
         return False
 
 

@@ -86,7 +86,7 @@ class ICastLayer(ILayer):
     """Changes the type of the elements.
 
     A float becomes an integer by truncation towards zero. Values outside of the range of the integer have no defined
-    result, as in TensorRT, whose DataType page says so for UINT8 and [0, 256) after truncation
+    result, as TensorRT documents for UINT8 and [0, 256) after truncation
     (https://docs.nvidia.com/deeplearning/tensorrt/api/python_api/infer/FoundationalTypes/DataType.html).
     """
 
