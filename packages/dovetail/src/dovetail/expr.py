@@ -539,7 +539,10 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
 
 def compile_expr(expr: Expr, symbols: Sequence[str]) -> Callable[[Sequence[int]], int]:
-    """Turn an expression into a function of the symbols' values, given in the order of ``symbols``."""
+    """Turn an expression into a function of the symbols' values, given in the order of ``symbols``.
+
+    The function raises `UsageError` where a value does not fit into 64 bits.
+    """
     if isinstance(expr, Constant):
         value = expr.value
         return lambda _: value
@@ -549,7 +552,18 @@ def compile_expr(expr: Expr, symbols: Sequence[str]) -> Callable[[Sequence[int]]
         raise UsageError("a size tensor has no value before its plugin ran")
     apply = _APPLY[expr.operation]
     first, second = compile_expr(expr.first, symbols), compile_expr(expr.second, symbols)
-    return lambda values: apply(first(values), second(values))
+
+    def compute(values: Sequence[int]) -> int:
+        value = apply(first(values), second(values))
+        if not _INT64_MIN <= value <= _INT64_MAX:
+            raise UsageError(
+                "a dimension expression overflows 64 bits",
+                got=f"{value} from {expr}"[:200],
+                fix="check the shapes that were passed",
+            )
+        return value
+
+    return compute
 
 
 def _compile_symbol(expr: Symbol, symbols: Sequence[str]) -> Callable[[Sequence[int]], int]:

@@ -23,6 +23,7 @@ QUICK_ONES = ("IPluginV3QuickCore", "IPluginV3QuickBuild", "IPluginV3QuickRuntim
 OLDER = ("IPluginV2", "IPluginV2Ext", "IPluginV2IOExt", "IPluginV2DynamicExt")
 NOT_CALLED = {
     "getAPILanguage": "the language of a library is known",
+    "getInterfaceInfo of IPluginV3": "a creator of its interface made it",
     "getTensorRTVersion of IPluginCreator": "the interface of a creator is that of getInterfaceInfo",
     "setPluginNamespace of IPluginCreator": "called for registered creators only, see REGISTERED",
     **{f"configureWithFormat of {name}": "these have configurePlugin" for name in OLDER[1:]},
@@ -196,7 +197,9 @@ def check_fault(results: Results, fault: str) -> None:
     if kind == "huge count":
         assert any("a null creator or a wrong count; got 2147483647" in text for text in texts), texts
         return
-    name = method.split(".")[1].replace("~", "the destructor").replace("constructor", "the constructor of a creator")
+    interface, name = method.split(".")
+    released = "destroy" if interface in OLDER else "the destructor"  # destroy deletes the object
+    name = name.replace("~", released).replace("constructor", "the constructor of a creator")
     words = KINDS[kind].replace("IPluginV3.clone", method)
     assert any(re.search(rf"{re.escape(name)}\S* .*threw an exception: {re.escape(words)}", text) for text in texts), (
         name,

@@ -318,7 +318,8 @@ private:
 // The dialect of a plugin, by the interface that its version names.
 inline std::unique_ptr<Dialect> chooseDialect(IPluginV2& plugin)
 {
-    switch (static_cast<PluginVersion>(static_cast<uint32_t>(plugin.getTensorRTVersion()) >> 24))
+    int32_t const version = named("getTensorRTVersion", [&] { return plugin.getTensorRTVersion(); });
+    switch (static_cast<PluginVersion>(static_cast<uint32_t>(version) >> 24))
     {
     case PluginVersion::kV2: return std::make_unique<OneTypeDialect>(plugin);
     case PluginVersion::kV2_EXT: return std::make_unique<ExtDialect>(static_cast<IPluginV2Ext&>(plugin));

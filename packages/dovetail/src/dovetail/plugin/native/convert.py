@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 _FOUR_BITS: Final = frozenset((PluginFieldType.INT4, PluginFieldType.FP4))
+_MAX_LENGTH: Final = 2**31 - 1
+"""The length of a field has 32 bits with a sign."""
 _DIMS64: Final = np.dtype(NativeDims)
 _DIMS32: Final = np.dtype(NativeDims32)
 
@@ -80,7 +82,8 @@ def _pack_dims(dims: Dims) -> NativeDims:
 class PackedFields:
     """Fields in memory that a library can read for as long as this object lives.
 
-    Text is followed by a NUL that its length does not count. Two elements of four bits share a byte.
+    Text is followed by a NUL that its length does not count. Two elements of four bits share a byte. A field without
+    data, and an empty one that is not text, has a null address and length 0: plans store both as no bytes.
 
     Args:
         fields: The fields.
@@ -94,15 +97,21 @@ class PackedFields:
         self.collection: Final = NativeFieldCollection(len(packed), self._fields)
 
     def _pack(self, field: PluginField, dims_bytes: int) -> NativeField:
+        if field.buffer is None:
+            return NativeField(field.name.encode(), None, int(field.type), 0)
         raw, length = _bytes_of(field, dims_bytes)
+        if not length and field.type is not PluginFieldType.CHAR:  # empty text stays a NUL that C++ can read
+            return NativeField(field.name.encode(), None, int(field.type), 0)
+        if length > _MAX_LENGTH:
+            raise PluginError(
+                f"field '{field.name}' is too long for C++", expected=f"at most {_MAX_LENGTH}", got=length
+            )
         buffer = ctypes.create_string_buffer(raw, len(raw) + 1)
         self._buffers.append(buffer)
         return NativeField(field.name.encode(), ctypes.addressof(buffer), int(field.type), length)
 
 
 def _bytes_of(field: PluginField, dims_bytes: int) -> tuple[bytes, int]:
-    if field.buffer is None:
-        return b"", 0
     if field.type is PluginFieldType.DIMS:
         return _bytes_of_shapes(field, dims_bytes)
     values = field.read()
