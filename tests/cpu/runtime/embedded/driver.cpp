@@ -11,7 +11,9 @@
 #include <future>
 #include <iterator>
 #include <optional>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 
 namespace
 {
@@ -172,6 +174,43 @@ void fail(Runtime& runtime, Arguments const& args)
     Context moved = std::move(context);
     tell([&] { context.run(); });
     tell([&] { context.setInput("x", x, {2, 3}); });
+}
+
+// Plans from memory: addresses and sizes that are wrong. The last page ends where the plan ends, so that reading behind
+// it ends the process.
+void memory(Runtime& runtime, Arguments const& args)
+{
+    std::ifstream file(args[0], std::ios::binary);
+    std::vector<char> const plan{std::istreambuf_iterator<char>(file), {}};
+    size_t const page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    size_t const pages = (plan.size() + page - 1) / page * page;
+    auto* const map
+        = static_cast<char*>(mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(map + pages, page, PROT_NONE);
+    char* const start = map + pages - plan.size();
+    std::memcpy(start, plan.data(), plan.size());
+    for (size_t size : {size_t{0}, size_t{1}, size_t{100}, plan.size(), SIZE_MAX})
+    {
+        tell([&] { runtime.load(nullptr, size); });
+    }
+    for (size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{100}, plan.size() - 1, plan.size() + 1,
+             2 * plan.size() + page, size_t{1} << 40, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX})
+    {
+        tell([&] { runtime.load(start, size); });
+    }
+    tell([&] { runtime.load(start, plan.size()); });
+    Engine const engine = runtime.load(start, plan.size());
+    Engine moved = engine, other = std::move(moved);
+    std::printf("%s %s\n", moved.name().c_str(), other.name().c_str());
+    Context context = other.createContext();
+    std::vector<float> const x = count(6);
+    context.setInput("x", x, {2, 3});
+    tell(
+        [&]
+        {
+            context.setOutput("y", nullptr, 24);
+            context.run();
+        });
 }
 
 void profiles(Runtime& runtime, Arguments const& args)
@@ -423,7 +462,7 @@ int main(int argc, char** argv)
     std::map<std::string, std::function<void(Runtime&, Arguments const&)>> const acts{{"describe", describe},
         {"run", run}, {"fail", fail}, {"profiles", profiles}, {"dynamic", dynamic}, {"alias", alias},
         {"threads", threads}, {"repeat", repeat}, {"hostile", hostile}, {"carried", carried}, {"library", library},
-        {"device", device}};
+        {"device", device}, {"memory", memory}};
     std::string const act = argv[1];
     Arguments const args(argv + 2, argv + argc);
     tell(

@@ -206,3 +206,16 @@ def test_the_environment_chooses_no_modules(driver: Path, plans: Path, tmp_path:
     (tmp_path / "dovetail.py").write_text("raise SystemExit('taken over')")
     lines = run_program(driver, "describe", plans / "relu.plan", PYTHONPATH=str(tmp_path))
     assert lines[-1] == "ok"
+
+
+def test_plans_in_memory_need_an_address_and_their_size(driver: Path, plans: Path) -> None:
+    """Memory behind the plan cannot be read, so a load that trusts a size that is too large ends the process."""
+    lines = [line for line in run_program(driver, "memory", plans / "relu.plan") if not line.startswith("  fix: ")]
+    assert all(line.startswith("UsageError | the address of the plan is null") for line in lines[:5]), lines[:5]
+    sizes, others = lines[5:17], lines[17:]
+    assert all(line.startswith(("PlanCorruptError | plan bytes", "UsageError | the plan has no")) for line in sizes), (
+        sizes
+    )
+    assert others[:2] == ["ok", "relu relu"]
+    assert others[2].startswith("InputError | tensor 'y': a null address was bound"), others
+    assert others[3:] == ["ok"]

@@ -37,6 +37,10 @@ extern "C" inline void dovetailForwardLog(void* user, int32_t level, char const*
 class Engine
 {
 public:
+    // There are no moves: an engine that was moved from would have no plan.
+    Engine(Engine const&) = default;
+    Engine& operator=(Engine const&) = default;
+
     std::string const& name() const noexcept
     {
         return mState->name;
@@ -103,12 +107,25 @@ public:
         detail::Lock lock;
         return open(detail::makeText(path), options);
     }
-    // A plan from memory, which is copied.
+    // A plan from memory, which is copied. The size must be that of the plan: only the header is read before that is
+    // checked, so that a size that is too large does not read memory behind the plan.
     Engine load(void const* plan, size_t sizeBytes, LoadOptions const& options = {}) const
     {
+        if (plan == nullptr)
+        {
+            throw Error("UsageError", "the address of the plan is null; expected the bytes of a plan, got "
+                                          + std::to_string(sizeBytes) + " bytes at null");
+        }
+        if (sizeBytes > static_cast<size_t>(PY_SSIZE_T_MAX))
+        {
+            throw Error("UsageError", "the plan has no possible size; expected at most "
+                                          + std::to_string(PY_SSIZE_T_MAX) + " bytes, got "
+                                          + std::to_string(sizeBytes));
+        }
         detail::Lock lock;
-        return open(detail::check(
-                        PyBytes_FromStringAndSize(static_cast<char const*>(plan), static_cast<Py_ssize_t>(sizeBytes))),
+        return open(detail::check(Py_BuildValue("(KK)",
+                        static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(plan)),
+                        static_cast<unsigned long long>(sizeBytes))),
             options);
     }
 

@@ -13,6 +13,7 @@ from typing import Final
 from dovetail.element_types import BY_NAME
 from dovetail.expr import sizes_from_dims, sizes_or_unknown
 from dovetail.loggers import ILogger, Severity
+from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import TensorRecord
 from dovetail.runtime.embedded.context import EmbeddedContext
 from dovetail.runtime.engine import Engine
@@ -20,7 +21,7 @@ from dovetail.runtime.loading import Runtime
 
 __all__ = ["VERSION", "EmbeddedEngine", "open_engine"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of these calls, which the header compares with its own."""
 
 TensorFacts = tuple[str, bool, str, int, str, tuple[int, ...] | None, str, str]
@@ -47,7 +48,7 @@ class FunctionLogger(ILogger):
 
 
 def open_engine(
-    plan: str | bytes,
+    plan: str | tuple[int, int],
     host_code: bool,
     device_code: bool,
     libraries: Sequence[str],
@@ -57,7 +58,7 @@ def open_engine(
     """Load a plan.
 
     Args:
-        plan: The path of a file, or the contents of one.
+        plan: The path of a file, or the address and the size in bytes of one in memory, which is copied.
         host_code: Whether libraries that the plan carries may be loaded.
         device_code: Whether code for accelerators that it carries may be loaded.
         libraries: The paths of plugin libraries to load before it.
@@ -71,9 +72,16 @@ def open_engine(
     registry.logger = runtime.logger
     for library in libraries:
         registry.load_library(library)
-    if isinstance(plan, bytes):
-        return EmbeddedEngine(runtime.deserialize_cuda_engine(plan), runtime)
+    if isinstance(plan, tuple):
+        return EmbeddedEngine(runtime.deserialize_cuda_engine(_copy_plan(*plan)), runtime)
     return EmbeddedEngine(runtime.load_engine(plan), runtime)
+
+
+def _copy_plan(address: int, size_bytes: int) -> bytes:
+    """Copy a plan once its header says that it has this size."""
+    memory = memoryview((ctypes.c_char * size_bytes).from_address(address)).cast("B")
+    PlanFile.from_bytes(memory).close()
+    return bytes(memory)
 
 
 class EmbeddedEngine:

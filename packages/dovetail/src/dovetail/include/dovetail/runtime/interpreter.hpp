@@ -13,7 +13,7 @@ namespace detail
 {
 
 // The version of the calls in dovetail.runtime.embedded that this header was written for.
-constexpr long kCallsVersion = 1;
+constexpr long kCallsVersion = 2;
 
 // The interpreter of this process. Every object of this header holds it, and the last one ends it. It starts and ends
 // in a thread of its own, because it must end in the thread that started it, and nobody knows which one lets go last.
