@@ -16,6 +16,7 @@ from dovetail_serve.batch.journal import JOURNAL
 from dovetail_serve.batch.shard_run import ShardRunner
 from dovetail_serve.batch.shards import Shard, ShardRecord
 from tests.serve.batch.support import make_job, make_plan, read_failures, read_rows, write_arrays, write_lines
+from tests.support.odd_files import ODD_KINDS, make_odd_file
 
 
 @pytest.fixture
@@ -257,3 +258,20 @@ def test_pipes_and_hidden_files_are_not_waited_for(plan: Path, source: Path, tmp
     os.mkfifo(source / "pipe.jsonl")
     with pytest.raises(InputError, match="not a regular file"):
         run_batch(make_job(plan, source, tmp_path / "out"))
+    (source / "pipe.jsonl").unlink()
+    os.mkfifo(source / "pipe.npy")
+    with pytest.raises(InputError, match="not a regular file"):
+        run_batch(make_job(plan, source, tmp_path / "other"))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ODD_KINDS)
+def test_an_odd_file_in_the_place_of_the_journal_is_refused(
+    plan: Path, source: Path, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").write_bytes(b"")
+    make_odd_file(tmp_path / "out" / "batch.jsonl", kind, tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"cannot be written|not a regular file|is a link|no results of a batch"):
+        run_batch(make_job(plan, source, tmp_path / "out"))
+    assert (tmp_path / "elsewhere").read_bytes() == b""

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail_tensorrt import trt
+from tests.support.odd_files import make_odd_file
 from tests.support.plugins import PlainCreator, ScalePlugin
 from tests.support.trt_objects import KeptMessages, make_network
 
@@ -347,3 +348,14 @@ def test_an_initializer_in_a_buffer_that_is_too_small_is_refused() -> None:
     assert parser.load_model_proto(_model("Relu").SerializeToString())
     assert not parser.load_initializer("w", W[0].copy(), W.nbytes)
     assert "8 bytes, fewer than the size of 16" in parser.get_error(0).desc()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "dangling"])
+def test_an_odd_file_in_the_place_of_a_model_is_an_error(kind: str, tmp_path: Path) -> None:
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    make_odd_file(tmp_path / "model.onnx", kind, tmp_path / "elsewhere")
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse_from_file(str(tmp_path / "model.onnx"))
+    assert "the file cannot be read" in parser.get_error(0).desc()

@@ -24,6 +24,7 @@ __all__ = [
     "NotRegularError",
     "append_bytes",
     "is_out_of_space",
+    "open_for_update",
     "open_regular",
     "read_bytes",
     "replacing",
@@ -61,6 +62,16 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> Binar
         OSError: It cannot be opened.
     """
     return os.fdopen(_open(path, os.O_RDONLY, follow=follow), "rb")
+
+
+def open_for_update(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading and writing, and create it if there is none; links are not followed.
+
+    Raises:
+        NotRegularError: It is something else.
+        OSError: It cannot be opened.
+    """
+    return os.fdopen(_open(path, os.O_RDWR | os.O_CREAT, follow=False), "r+b")
 
 
 def read_bytes(path: str | os.PathLike[str], limit_bytes: int, *, follow: bool = False) -> bytes:

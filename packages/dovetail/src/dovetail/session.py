@@ -17,6 +17,7 @@ from typing import Any, Final
 from dovetail.errors import DovetailError, InputError, UsageError
 from dovetail.expr import Constant, Symbol
 from dovetail.file_kinds import START_BYTES, looks_like_plan
+from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.defaults import default_providers
@@ -106,7 +107,7 @@ class InferenceSession:
         path = Path(self._source)
         if not path.is_file():
             return False  # the importer says what is wrong
-        with path.open("rb") as stream:
+        with open_regular(path, follow=True) as stream:
             return looks_like_plan(stream.read(START_BYTES))
 
     def _load(self, options: dict[str, dict[str, str]]) -> Engine:

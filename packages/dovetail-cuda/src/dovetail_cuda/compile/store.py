@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -14,11 +13,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from dovetail.errors import BuildError
+from dovetail.files import read_bytes, replacing
 from dovetail_cuda.compile.request import CompiledCode, KernelRequest
 
 __all__ = ["KernelStore", "default_folder", "read_record", "write_record"]
 
 _DIGEST_BYTES: Final = 32
+_MAX_RECORD_BYTES: Final = 256 << 20
+"""Far more than the code of one kernel; a longer file has another digest."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 Compile = Callable[[KernelRequest], CompiledCode]
@@ -85,9 +87,12 @@ class KernelStore:
 
 
 def read_record(path: Path, kind: type[R]) -> R | None:
-    """What a file of a store has; None where it is not there or not whole."""
+    """Return the record in a file of a store; None if there is no regular file, or it is damaged.
+
+    Other users may write to a shared folder, so links are not followed, and a pipe or a device is not read.
+    """
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        data = path.read_bytes()
+        data = read_bytes(path, _MAX_RECORD_BYTES)
         digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if hashlib.sha256(body).digest() == digest:
             return msgspec.msgpack.decode(body, type=kind)
@@ -95,11 +100,9 @@ def read_record(path: Path, kind: type[R]) -> R | None:
 
 
 def write_record(path: Path, record: msgspec.Struct) -> None:
-    """Put a record there at once or not at all; a folder that cannot be written to only costs time."""
+    """Write a record whole or not at all; without write access to the folder, it is compiled again next time."""
     body = msgspec.msgpack.encode(record)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
+        with replacing(path) as stream:
             stream.write(hashlib.sha256(body).digest() + body)
-        Path(name).replace(path)

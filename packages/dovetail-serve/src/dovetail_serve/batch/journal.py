@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from dovetail.errors import InputError, ResourceError, UsageError
-from dovetail.files import replacing
+from dovetail.files import open_for_update, replacing
 from dovetail_serve.batch.shards import RowFailure, Shard, ShardRecord
 
 __all__ = ["ERRORS", "JOURNAL", "JobIdentity", "Journal", "open_journal", "write_errors"]
@@ -89,10 +89,10 @@ def open_journal(target: Path, identity: JobIdentity, *, restart: bool = False) 
     try:
         target.mkdir(parents=True, exist_ok=True)
         _require_ours(target)
-        number = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        opened = open_for_update(path)
     except OSError as error:
         raise UsageError(f"the folder cannot be written: {error.strerror or error}", where=f"'{target}'") from error
-    with os.fdopen(number, "r+b") as file:
+    with opened as file:
         _lock(file, target)
         if restart:
             file.truncate(0)

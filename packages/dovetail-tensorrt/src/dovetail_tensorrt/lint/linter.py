@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import tokenize
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ import dovetail_tensorrt.lint.field_rules
 import dovetail_tensorrt.lint.life_rules
 import dovetail_tensorrt.lint.run_rules  # noqa: F401 - the three register their rules
 from dovetail.errors import InputError, UsageError
+from dovetail.files import read_bytes
 from dovetail_tensorrt.lint.comments import ALL
 from dovetail_tensorrt.lint.cpp_source import adopt_definitions, read_cpp
 from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts, Language, MethodFacts, inherit
@@ -22,6 +24,7 @@ from dovetail_tensorrt.lint.rules import CLASS_RULES, FILE_RULES, RULES, LintRul
 __all__ = ["Finding", "LintResult", "lint_paths"]
 
 _CPP: Final = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl"))
+_MAX_SOURCE_BYTES: Final = 64 << 20
 _PYTHON: Final = frozenset((".py", ".pyi"))
 _PLUGIN_METHODS: Final = frozenset(("attach_to_context", "create_plugin", "enqueue", "supports_format_combination"))
 """Methods by which a class is known as a plugin or a creator, where its declaration was not read."""
@@ -175,11 +178,12 @@ def _own_includes(source: str) -> list[str]:
 
 
 def _read_text(path: Path) -> str:
+    data = read_bytes(path, _MAX_SOURCE_BYTES, follow=True)
     if path.suffix not in _PYTHON:  # comments may be in any encoding, and names are not
-        return path.read_bytes().decode("utf-8", errors="replace")
+        return data.decode("utf-8", errors="replace")
     try:
-        with tokenize.open(path) as file:
-            return file.read()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return io.TextIOWrapper(io.BytesIO(data), encoding).read()
     except (SyntaxError, UnicodeDecodeError):
         raise InputError(
             "the file is no UTF-8 text, and does not say what else", where=f"'{path}'", fix="# -*- coding: ... -*-"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen
 from dovetail.cli.targets import require_file
 from dovetail.errors import InputError, ResourceError
-from dovetail.files import write_file
+from dovetail.files import read_bytes, write_file
 
 __all__ = ["declare", "run"]
+
+_MAX_SOURCE_BYTES: Final = 64 << 20
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +65,7 @@ def _load_migration() -> Any:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return io.TextIOWrapper(io.BytesIO(read_bytes(path, _MAX_SOURCE_BYTES, follow=True)), "utf-8").read()
     except UnicodeDecodeError:
         raise InputError("the file is no UTF-8 text", where=f"'{path}'", expected="Python source") from None
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 import dovetail
 from dovetail.errors import InputError, UsageError
 from dovetail.file_kinds import START_BYTES, describe_start
-from dovetail.files import write_file
+from dovetail.files import read_bytes, write_file
 from dovetail.loggers import Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory, has_provider
-from dovetail_tensorrt.trt.parsing.models import ParsedModel
+from dovetail_tensorrt.trt.parsing.models import MAX_MODEL_BYTES, ParsedModel
 from dovetail_tensorrt.trtexec.io_formats import asks_io_formats, set_io_formats
 from dovetail_tensorrt.trtexec.precisions import check_layer_types, choose_precision
 from dovetail_tensorrt.trtexec.words import Options, read_size
@@ -129,7 +129,7 @@ def find_bounds(options: Options, path: Path) -> tuple[list[dict[str, Any]], lis
 
 def _load_model(path: Path) -> Any:
     """The model of a file, without data beside it."""
-    data = path.read_bytes()
+    data = read_bytes(path, MAX_MODEL_BYTES, follow=True)
     try:
         return ParsedModel(data, str(path)).proto
     except ValueError as error:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.errors import InputError, UsageError
+from dovetail.files import open_regular
 from dovetail.inputs.array_files import read_array, read_arrays
 from dovetail.inputs.element_values import convert_value
 from dovetail.inputs.image_options import ImageOptions
@@ -150,7 +151,7 @@ class _SourceFinder:
         """Whether a file has values by name, although the only input needs none."""
         if not text.endswith(".json") or not Path(text).is_file():
             return False
-        with Path(text).open("rb") as file:
+        with open_regular(text, follow=True) as file:
             start = file.read(4096).lstrip()
         return start.startswith(b"{") or start.removeprefix(b"[").lstrip().startswith(b"{")
 

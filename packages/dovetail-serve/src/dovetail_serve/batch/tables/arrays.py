@@ -74,7 +74,14 @@ def _take_row(arrays: Mapping[str, Array], index: int, form: RowForm, file: str)
 
 def _map_array(path: Path, form: RowForm) -> dict[str, Array]:
     with judging(lambda reason: _broken(path)):
-        return {form.inputs[0].name: np.load(path, mmap_mode="r", allow_pickle=False)}
+        return {form.inputs[0].name: _load_mapped(path)}
+
+
+def _load_mapped(path: Path) -> Array:
+    """Map the array of a ``.npy`` file. A pipe would keep NumPy waiting, so it is refused first."""
+    with open_regular(path, follow=True):
+        mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
 
 
 def _read_headers(path: Path, form: RowForm) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -98,7 +105,7 @@ def _read_single(path: Path, names: Sequence[str]) -> dict[str, tuple[tuple[int,
     if len(names) != 1:
         expected = f".npz with the arrays {', '.join(names)}"
         raise InputError("this is one array, and the model has several inputs", where=f"'{path}'", expected=expected)
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    array = _load_mapped(path)
     return {names[0]: (array.shape, array.dtype)}
 
 

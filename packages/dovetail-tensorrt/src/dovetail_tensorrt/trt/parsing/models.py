@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import dovetail
+from dovetail.files import read_bytes
 
-__all__ = ["ParsedModel", "read_contents"]
+__all__ = ["MAX_MODEL_BYTES", "ParsedModel", "read_contents"]
 
+MAX_MODEL_BYTES: Final = 1 << 31
+"""The largest message that protobuf reads; larger models have their weights in other files."""
 _CONTENTS: Final = (
     "external_data",
     *(f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64")),
@@ -43,7 +46,7 @@ class ParsedModel:
     @staticmethod
     def from_file(path: str) -> ParsedModel:
         """The model of a file."""
-        return ParsedModel(Path(path).read_bytes(), path)
+        return ParsedModel(read_bytes(path, MAX_MODEL_BYTES, follow=True), path)
 
     def _name_nodes(self) -> None:
         """Give nodes without a name one by what they make, as others who import such models do."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dovetail.errors import PluginError
+from dovetail.files import open_regular
 
 __all__ = ["require_whole"]
 
@@ -37,7 +38,7 @@ def require_whole(path: Path, where: str) -> None:
     Raises:
         PluginError: The file was cut short.
     """
-    with path.open("rb") as file:
+    with open_regular(path, follow=True) as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_HEADER.size)
         if not head.startswith(_MAGIC):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.errors import ForeignLibraryError, PluginError
+from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plugin.native.elf import require_whole
 from dovetail.plugin.native.layout import (
@@ -124,7 +125,7 @@ def _require_entry(path: Path, where: str) -> None:
     """
     if not path.stat().st_size:
         raise PluginError("the file is empty", where=where)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+    with open_regular(path, follow=True) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         if contents.find(_ENTRY.encode()) >= 0:
             return
         found = [name for name in _FOREIGN if contents.find(name.encode()) >= 0]
@@ -139,7 +140,7 @@ def _require_entry(path: Path, where: str) -> None:
 
 
 def _contains_any(path: Path, words: Sequence[bytes]) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+    with open_regular(path, follow=True) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         return any(contents.find(word) >= 0 for word in words)
 
 
