@@ -25,6 +25,7 @@ from dovetail.plugin.adapters import class_name
 from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
 from dovetail.plugin.interfaces import (
+    APILanguage,
     IPluginResourceContext,
     IPluginV3,
     IPluginV3OneBuild,
@@ -36,7 +37,7 @@ from dovetail.plugin.interfaces import (
 from dovetail.plugin.kernels import KernelLaunch
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
-__all__ = ["MAX_OUTPUTS", "PluginHandle", "is_success", "locate_error"]
+__all__ = ["MAX_OUTPUTS", "PluginHandle", "device_required", "is_success", "locate_error"]
 
 MAX_OUTPUTS: Final = 1 << 16
 """A number beyond it is a mistake, and would take all memory before anybody is told."""
@@ -81,6 +82,18 @@ def locate_error(error: BaseException) -> str:
     near = [frame for frame in theirs if str(Path(frame.filename).parent) == home]
     last = (near or theirs or frames)[-1]
     return f"{last.filename}:{last.lineno}"
+
+
+def device_required(where: str) -> PluginError:
+    """Return the error for a plugin with CUDA code that would run on the host."""
+    return PluginError(
+        "the plugin library contains CUDA code, and the plugin would run on the host, whose memory it cannot use",
+        where=where,
+        expected="a CUDA device",
+        got="the host",
+        fix="use a machine with a CUDA device and the provider cuda, build for such a machine with --target, or "
+        "compile the library for the CPU with Dovetail's include/no_cuda",
+    )
 
 
 def is_success(returned: object) -> bool:
@@ -336,6 +349,21 @@ class PluginHandle:
     def preferred_memory(self) -> str:
         """Where the plugin wants to run: empty for the host, or see ``IPluginV3OneBuild.preferred_memory``."""
         return self._text("preferred_memory") or ""
+
+    @property
+    def requires_device(self) -> bool:
+        """Whether the plugin is in a C++ library with CUDA code, whose kernels cannot use addresses of the host."""
+        is_cpp = getattr(self.plugin, "api_language", None) is APILanguage.CPP
+        return is_cpp and bool(getattr(self.plugin, "requires_device", False))
+
+    def require_host(self, layer: str) -> None:
+        """Raise where the plugin is to run on the host and cannot.
+
+        Raises:
+            PluginError: The library of the plugin contains CUDA code.
+        """
+        if self.requires_device:
+            raise device_required(f"layer '{layer}', {self.where}")
 
     @property
     def can_capture(self) -> bool:

@@ -290,6 +290,17 @@ class Assigner:
             self._report(text, UnsupportedOpError(text, fix=fix), provider=self.host.id)
 
     def _plugin_provider(self, layer: NodeLayer, entry: PluginEntry) -> str:
+        """Choose the provider of a plugin layer.
+
+        Raises:
+            PluginError: The plugin would run on the host, and its library contains CUDA code.
+        """
+        provider = self._choose_plugin_provider(layer, entry)
+        if provider == _PLUGIN:
+            entry.handle.require_host(layer.name)
+        return provider
+
+    def _choose_plugin_provider(self, layer: NodeLayer, entry: PluginEntry) -> str:
         """The host's, unless an annotation or the plugin names a device: it gets addresses and the stream there."""
         annotated = find_annotation(layer.name, layer.node.metadata_props.get(ANNOTATION_KEY), self.annotations)
         wanted = entry.handle.preferred_memory if annotated is None else annotated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpac
 from dovetail.loggers import ILogger
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.kernels import decode_launch, encode_launch
+from dovetail.plugin.unwritten import CheckedEnqueue, can_check_outputs
 from dovetail.provider.interfaces import Provider
 from dovetail.quantize import convert_type
 from dovetail.runtime.steps.kernel_plugin import load_kernel_plugin
@@ -78,6 +80,8 @@ class PluginTrial:
         self._workspace_bytes = 0
         self._workspace: PlacedArray | None = None
         self._arguments: tuple[Any, ...] = ()
+        self._checks_outputs = lane.provider.memory.is_host and can_check_outputs(handle)
+        """Whether the first run is checked for outputs that it does not write."""
 
     def check_workspace(
         self, ask: Callable[[PluginLayer, PluginHandle, Combination], int], limit_bytes: int
@@ -98,9 +102,17 @@ class PluginTrial:
 
     def run(self) -> None:
         """One enqueue; a status that is a failure is raised."""
-        returned = self._running.runtime.enqueue(*self._arguments)
+        runtime = self._running.runtime
+        returned = self._run_first() if self._checks_outputs else runtime.enqueue(*self._arguments)
         if returned is not None:
             self.handle.check_status("enqueue", returned)
+
+    def _run_first(self) -> Any:
+        self._checks_outputs = False
+        enqueue = partial(self._running.runtime.enqueue, *self._arguments)
+        _, out_descs, _, outputs, *_ = self._arguments
+        aliased = frozenset(i for i, source in enumerate(self.layer.aliases) if source >= 0)
+        return CheckedEnqueue(self.handle, out_descs, aliased).run(enqueue, outputs)
 
     def close(self, logger: ILogger) -> None:
         """Let go of the plugin, and of its kernel where it gave one."""

@@ -15,6 +15,7 @@ from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.check.isolation.check import check_apart
 from dovetail.plugin.check.locate import locate
 from dovetail.plugin.check.report import Report
+from dovetail.plugin.handle import device_required
 from dovetail.types import DataType, Dims
 
 __all__ = ["CALLBACK_TIMEOUT_S", "ShapesLike", "check_creator", "check_path", "check_plugin", "parse_case"]
@@ -61,6 +62,7 @@ def check_creator(
 
     Raises:
         UsageError: Fields, shapes or types make no sense by themselves.
+        PluginError: The library of the creator contains CUDA code, and there is no `device`.
     """
     wish = _make_wish(shapes, types, shape_inputs)
 
@@ -73,6 +75,8 @@ def check_creator(
 def _subject_of(
     creator: Any, fields: Mapping[str, Any] | None, wish: Wish, *, strict: bool, seed: int, device: CheckedDevice | None
 ) -> tuple[CheckedPlugin, str]:
+    if device is None and getattr(creator, "requires_device", False):
+        raise device_required(f"creator of plugin '{read_or(creator, 'name', '')}'")
     subject = CheckedPlugin(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed, device=device)
     name = read_or(creator, "name", None)
     kind = class_name(creator)

@@ -42,6 +42,11 @@ class NativeCreator(IPluginCreatorV3One):
         self.adapted_name: Final = f"creator of {image.path}"
         self.field_names = self._read_field_names()
 
+    @property
+    def requires_device(self) -> bool:
+        """Whether the library contains CUDA code."""
+        return self._image.uses_cuda
+
     def __repr__(self) -> str:
         return f"<C++ creator of '{self.name}' version '{self.plugin_version}' from {self._image.path}>"
 

@@ -55,6 +55,11 @@ class NativePlugin(IPluginV3):
         image.plugins[address] = self
 
     @property
+    def requires_device(self) -> bool:
+        """Whether the library contains CUDA code."""
+        return self.image.uses_cuda
+
+    @property
     def where(self) -> str:
         """How messages name this plugin."""
         return f"C++ plugin {self.adapted_name}"

@@ -100,9 +100,20 @@ class ProgramTemplate:
 
     def _make_plugin(self, template: _StepTemplate, record: PluginRecord, make_plugin: PluginMaker) -> PluginHandle:
         if template.launch is None:
-            return make_plugin(template.record.name, record)
+            handle = make_plugin(template.record.name, record)
+            if self._providers[template.record.provider].memory.is_host:
+                self._require_host(handle, template.record.name)
+            return handle
         provider = self._providers[template.record.provider]
         return load_kernel_plugin((record.name, record.version, record.namespace), *template.launch, provider)
+
+    @staticmethod
+    def _require_host(handle: PluginHandle, layer: str) -> None:
+        try:
+            handle.require_host(layer)
+        except BaseException:
+            handle.destroy()
+            raise
 
     def _prepare(self, record: StepRecord, load_blob: Callable[[str], Array]) -> _StepTemplate:
         if record.kind == "reformat" and not self._providers[record.provider].memory.is_host:

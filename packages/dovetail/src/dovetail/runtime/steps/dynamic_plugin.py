@@ -28,6 +28,8 @@ class DynamicPlugin:
         """How many elements each output has room for."""
         self._announced: tuple[Any, ...] | None = None
         """The shapes that the plugin was told last."""
+        self._is_first = False
+        """Whether the next run is the first with the shapes that were announced last."""
         self._in_descs: list[PluginTensorDesc] = []
         self._out_descs: list[PluginTensorDesc] = []
         self._workspace = frame.workspaces.get(step, Workspace()).address
@@ -50,7 +52,9 @@ class DynamicPlugin:
         self._finish(values)
 
     def _enqueue(self, inputs: list[int], outputs: list[int]) -> None:
-        self._step.enqueue(self._in_descs, self._out_descs, inputs, outputs, self._workspace)
+        is_first, self._is_first = self._is_first, False
+        enqueue = self._step.prepare_enqueue(self._in_descs, self._out_descs, is_first=is_first)
+        enqueue(inputs, outputs, self._workspace)
 
     def _announce(self, arrays: dict[int, Any], dims: list[list[int]]) -> None:
         step = self._step
@@ -62,7 +66,7 @@ class DynamicPlugin:
         step.handle.on_shape_change(self._in_descs, self._out_descs)
         asked = step.ask_workspace(self._in_descs, self._out_descs)
         self._workspace = self._workspace if asked is None else asked
-        self._announced = shapes
+        self._announced, self._is_first = shapes, True
 
     def _logical(self, port: PluginPort, array: Any) -> Sequence[int]:
         if port.format is TensorFormat.LINEAR or port.dims is None:

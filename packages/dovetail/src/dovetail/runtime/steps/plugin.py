@@ -18,6 +18,7 @@ from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import APILanguage, PluginCapabilityType
+from dovetail.plugin.unwritten import CheckedEnqueue, can_check_outputs
 from dovetail.provider.interfaces import Provider
 from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
@@ -107,6 +108,8 @@ class PluginStep(Step):
         """Whether all shapes are known before the run."""
         self._address_of: Callable[[Any], int] = address_of if provider is None else _device_address
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
+        self._checks_outputs = provider is None and can_check_outputs(handle)
+        self._aliased = frozenset(i for i, port in enumerate(self.outputs) if port.alias is not None)
         self._block: HostBlock | DeviceBlock = (
             HostBlock(None) if provider is None else DeviceBlock(provider, stream=queue)
         )
@@ -203,19 +206,33 @@ class PluginStep(Step):
         def run() -> None:
             self._check_shapes(values, (*in_descs, *out_descs))
             inputs, outputs = packing.pack(values, values)
-            self.enqueue(in_descs, out_descs, inputs, outputs, workspace)
+            enqueue(inputs, outputs, workspace)
             packing.unpack(values)
 
+        enqueue = self.prepare_enqueue(in_descs, out_descs)
         return run
 
     # the plugin's callbacks
 
-    def prepare_enqueue(self, in_descs: Descs, out_descs: Descs) -> Enqueue:
-        """What runs the plugin over addresses and a workspace, many times with the same descriptors."""
+    def prepare_enqueue(self, in_descs: Descs, out_descs: Descs, *, is_first: bool = True) -> Enqueue:
+        """Return a function that runs the plugin over addresses and a workspace.
+
+        Args:
+            in_descs: Descriptors of the inputs.
+            out_descs: Descriptors of the outputs.
+            is_first: Whether these shapes are new, so that the first run of a C++ plugin on the host is checked for
+                outputs that it does not write.
+        """
         handle = self.handle
         call = _prepare_call(handle.runtime, in_descs, out_descs)
+        check = CheckedEnqueue(handle, out_descs, self._aliased) if is_first and self._checks_outputs else None
 
         def run(inputs: list[int], outputs: list[int], workspace: int) -> None:
+            nonlocal check
+            if check is not None:
+                first, check = check, None
+                handle.check_status("enqueue", first.run(lambda: attempt(inputs, outputs, workspace), outputs))
+                return
             try:
                 returned = call(inputs, outputs, workspace, self.stream)  # another in each run, if the caller likes
             except Exception as error:
@@ -223,11 +240,13 @@ class PluginStep(Step):
             if returned is not None:
                 handle.check_status("enqueue", returned)
 
-        return run
+        def attempt(inputs: list[int], outputs: list[int], workspace: int) -> Any:
+            try:
+                return call(inputs, outputs, workspace, self.stream)
+            except Exception as error:
+                raise handle.describe_failure("enqueue", error) from error
 
-    def enqueue(self, in_descs: Descs, out_descs: Descs, inputs: list[int], outputs: list[int], workspace: int) -> None:
-        """Run the plugin over these addresses."""
-        self.prepare_enqueue(in_descs, out_descs)(inputs, outputs, workspace)
+        return run
 
     def ask_workspace(self, in_descs: Descs, out_descs: Descs) -> int | None:
         """Where scratch memory for shapes that only the run told is; None when the plan has a place for it."""
