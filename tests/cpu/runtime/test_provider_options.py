@@ -95,8 +95,6 @@ def _refit(engine: dt.Engine) -> None:
 def test_nothing_of_an_engine_uses_the_provider_with_other_options(
     action: Callable[[dt.Engine], None], ops: list[str] | None, tmp_path: Path
 ) -> None:
-    if action is _give_arrays and ops is not None:
-        pytest.skip("an input that a step of the host reads cannot be an array of the device")
     with host_device(ops=ops) as device:
         path = _save(tmp_path, dt.BuilderFlag.REFIT)
         device.options = replace(device.options, raises_in=CALLBACKS)

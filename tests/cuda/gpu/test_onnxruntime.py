@@ -16,6 +16,7 @@ import pytest
 
 from dovetail_cuda.lower.images import NHWC_DOMAIN
 from tests.cuda.channels_last import HEAD, MODELS
+from tests.cuda.fallbacks import FALLBACKS
 from tests.cuda.graphs import check_graphs, check_moved_buffers, check_short_threads
 from tests.cuda.inputs import make_inputs
 from tests.cuda.models import make_block, make_mlp
@@ -201,3 +202,18 @@ def test_memory_of_sessions_that_end_comes_back(device: Any, cuda: Any) -> None:
 
     first = [measure() for _ in range(3)][-1]
     assert abs([measure() for _ in range(5)][-1] - first) < 64 << 20
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_a_partition_of_host_steps_runs_in_a_session_on_the_gpu(device: Any, name: str, route: str) -> None:
+    from tests.support import ort_ep
+
+    model = onnx.parser.parse_model(HEAD + FALLBACKS[name])
+    arrays = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "s": np.array([6 if name == "Reshape" else 1])}
+    feed = {value.name: arrays[value.name] for value in model.graph.input}
+    session = device.session(model, fallback=True, claim="all", route=route)
+    wanted = ort_ep.reference_session(model).run(None, feed)
+    for _ in range(3):
+        for result, expected in zip(session.run(None, feed), wanted, strict=True):
+            np.testing.assert_allclose(result, expected)

@@ -157,6 +157,9 @@ class FakeDriver(Driver):
     def find_device_of(self, address: int) -> int | None:
         return 0 if self._find_block(address) is not None else None
 
+    def is_shared(self, address: int) -> bool:
+        return any(start <= address < start + max(self.sizes[start], 1) for start in list(self.pinned))
+
     def _find_block(self, address: int) -> int | None:
         for start, size in list(self.sizes.items()):
             if start <= address < start + max(size, 1) and start not in self.pinned:

@@ -18,6 +18,7 @@ from dovetail_cuda.lower.images import NHWC_DOMAIN
 from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
 from dovetail_cuda.run.memory import PoolMemory
 from tests.cuda.channels_last import HEAD, MODELS
+from tests.cuda.fallbacks import FALLBACKS
 from tests.cuda.graphs import check_graphs, check_moved_buffers, check_short_threads
 from tests.cuda.host.callers_memory import CallersMemory
 from tests.cuda.host.fake_provider import fake_cuda
@@ -203,3 +204,16 @@ def test_memory_of_a_session_comes_back_with_its_end(device: Any, paper: Any, op
         return sum(driver.sizes.values())
 
     assert measure(**options) == measure(**options)
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_a_partition_of_host_steps_runs_in_a_session_on_the_device(device: Any, name: str, route: str) -> None:
+    model = onnx.parser.parse_model(HEAD + FALLBACKS[name])
+    arrays = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "s": np.array([6 if name == "Reshape" else 1])}
+    feed = {value.name: arrays[value.name] for value in model.graph.input}
+    session = device.session(model, fallback=True, claim="all", route=route)
+    wanted = ort_ep.reference_session(model).run(None, feed)
+    for _ in range(3):
+        for result, expected in zip(session.run(None, feed), wanted, strict=True):
+            np.testing.assert_allclose(result, expected)

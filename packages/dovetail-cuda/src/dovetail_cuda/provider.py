@@ -22,6 +22,7 @@ from dovetail.provider.interfaces import (
     DeviceKernel,
     KernelRegistry,
     LoadedPartition,
+    MemoryAccess,
     MemoryInfo,
     NodeView,
     OptionSpec,
@@ -268,6 +269,16 @@ class CudaProvider(Provider):
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> CudaArray:
         """A view of the device's memory."""
         return CudaArray(address, shape, dtype)
+
+    def find_access(self, address: int) -> MemoryAccess | None:
+        """Return the access that the driver reports for an address; None for a cross-compilation target."""
+        if not self.is_here:
+            return None
+        driver = self._gpu.driver
+        if driver.is_shared(address):
+            return MemoryAccess.HOST | MemoryAccess.DEVICE
+        # Memory of another device counts as well: whether this one reaches it depends on peer access.
+        return MemoryAccess.HOST if driver.find_device_of(address) is None else MemoryAccess.DEVICE
 
     def import_array(self, value: Any) -> CudaArray | None:
         """A caller's array of this device."""

@@ -262,9 +262,11 @@ def test_wrong_arrays_for_a_result(value: Any, match: str) -> None:
         np.testing.assert_allclose(context.run([X])[0], expected(chain(), X), rtol=1e-6)
 
 
-def test_an_input_that_the_host_reads_must_be_there() -> None:
-    with host_device(ops=["MatMul", "Relu"]) as device:
-        engine = build(chain())  # Add, on the host, reads x too
+def test_a_device_array_for_an_input_in_host_memory_raises() -> None:
+    config = dt.BuilderConfig()
+    config.io_memory = {"x": "host"}
+    with host_device() as device:
+        engine = build(chain(), config=config)
         with pytest.raises(InputError, match="input 'x'"):
             engine(device.to_device(X))
 

@@ -88,7 +88,7 @@ def test_a_device_that_fails_when_it_is_asked_gets_nothing(fault: dict[str, Any]
     with host_device(**fault), host_device(name="second", ops=["Relu"]):
         messages = Messages()
         engine = build(chain(), "host_device", "second", logger=messages)
-        providers = {step.partition("@")[2] for step in steps_of(engine)}
+        providers = {step.partition("@")[2] for step in steps_of(engine) if not step.startswith("Copy")}
         assert providers == {"second", "cpu"}
         assert any("'host_device'" in text for text in messages.texts)
         np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)

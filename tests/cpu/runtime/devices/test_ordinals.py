@@ -81,6 +81,7 @@ def test_arrays_of_one_are_not_arrays_of_the_other() -> None:
         assert second.import_array(device.to_device(X)) is None
         config = dt.BuilderConfig()
         config.layer_providers["*"] = SECOND
+        config.io_memory = {"x": SECOND, "y": SECOND}
         engine = build(chain(), FIRST, SECOND, config=config)
         assert {step.partition("@")[2] for step in steps_of(engine)} == {SECOND}
         second.statistics.reset()

@@ -67,7 +67,8 @@ def test_a_device_that_cannot_compile_leaves_its_nodes_to_others() -> None:
         with pytest.raises(ProviderError, match=r"(?s)'host_device'.*build_partition"):
             build(chain(), strict=True)
         engine = build(chain())
-        assert {step.partition("@")[2] for step in steps_of(engine)} == {"cpu"}
+        computed = [step for step in steps_of(engine) if not step.startswith("Copy")]
+        assert {step.partition("@")[2] for step in computed} == {"cpu"}
         np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
 
 
@@ -125,4 +126,5 @@ def test_a_group_of_two_kinds_is_an_error_of_the_provider(capfd: pytest.CaptureF
             build(chain(), strict=True)
         engine = build(chain())
         assert "group 'g' have different kinds" in capfd.readouterr().err
-        assert {step.partition("@")[2] for step in steps_of(engine)} == {"cpu"}
+        computed = [step for step in steps_of(engine) if not step.startswith("Copy")]
+        assert {step.partition("@")[2] for step in computed} == {"cpu"}

@@ -228,6 +228,22 @@ class Driver:
         wanted = names.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         return int(_ask(cuda.cuPointerGetAttribute(wanted, address), "memory of no device"))
 
+    def is_shared(self, address: int) -> bool:
+        """Return True for memory that the host and the device both access: pinned, registered and managed memory.
+
+        Pageable memory has no attributes: the driver fails to find it, and so does a driver that is not loaded.
+        """
+        try:
+            cuda = _cuda()
+            names = cuda.CUpointer_attribute
+            status, is_managed = cuda.cuPointerGetAttribute(names.CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
+            if not int(status) and is_managed:
+                return True
+            status, kind = cuda.cuPointerGetAttribute(names.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+        except (ProviderError, RuntimeError, OSError):
+            return False
+        return not int(status) and int(kind) == int(cuda.CUmemorytype.CU_MEMORYTYPE_HOST)
+
     def copy(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Copy between any two places, in the order of a stream."""
         _ask(_cuda().cuMemcpyAsync(target, source, size_bytes, stream), "memory could not be copied")

@@ -143,8 +143,9 @@ class BuilderConfig(NoOpContext):
         """Input -> the array that rivals are timed with, for networks that do not take any numbers; without an entry
         it is made up."""
         self.io_memory: dict[str, str] = {}
-        """Input or output -> ``"host"`` or the id of the provider in whose memory it is to lie. Without an entry it
-        lies where the steps need it: on a device when only steps of that device read it, or one of them makes it."""
+        """Input or output -> ``"host"`` or the id of the provider whose memory callers bind. Without an entry it is in
+        the memory of the first provider; shape inputs, objects, packed formats and elements of less than a byte are in
+        host memory."""
         self.aliases: dict[str, str] = {}
         """Output -> the input whose memory it gets, such as a cache that a step adds to: nothing but what changes is
         written. Callers bind both to one address. A build ends with an error where that cannot be."""

@@ -9,24 +9,25 @@ from dovetail.plan.walk import walk_steps
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_factory
 
-__all__ = ["device_record", "device_records", "uses_devices"]
+__all__ = ["device_record", "device_records"]
 
 
-def uses_devices(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> bool:
-    """Whether a step runs in memory that is not the host's."""
-    used = _used_providers(programs)
-    return any(provider.id in used and not provider.memory.is_host for provider in providers)
+def device_records(
+    programs: Sequence[ProgramRecord], providers: Sequence[Provider], preferred: Provider
+) -> list[DeviceRecord]:
+    """Return the providers of an engine, the host's first: it runs copies and control flow.
 
-
-def device_records(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> list[DeviceRecord]:
-    """The providers that have a step, and the host's first: it runs copies and control flow."""
-    used = _used_providers(programs)
+    Args:
+        programs: One for each profile.
+        providers: The providers of the build, the host's last.
+        preferred: The first provider in the caller's order. If it has memory of its own, it is listed even if every
+            step fell back to the host: the engine belongs to its device, and its streams are accepted.
+    """
+    used = {step.provider for program in programs for step in walk_steps(program)}
+    if not preferred.memory.is_host:
+        used.add(preferred.id)
     kept = [p for p in reversed(providers) if p.id in used or p is providers[-1]]
     return [device_record(provider) for provider in kept]
-
-
-def _used_providers(programs: Sequence[ProgramRecord]) -> set[str]:
-    return {step.provider for program in programs for step in walk_steps(program)}
 
 
 def device_record(provider: Provider) -> DeviceRecord:

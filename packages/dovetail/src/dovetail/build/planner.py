@@ -17,7 +17,7 @@ from dovetail.build.assign.provider_passes import pass_records, rewrite_for_prov
 from dovetail.build.built_records import BuiltStore
 from dovetail.build.calibrate.scales import find_scales
 from dovetail.build.config import BuilderFlag, PreviewFeature, ProfilingVerbosity
-from dovetail.build.device_records import device_records, uses_devices
+from dovetail.build.device_records import device_records
 from dovetail.build.formats.network_formats import choose_formats
 from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
 from dovetail.build.graph_checks import check_graph, check_profiled
@@ -111,6 +111,8 @@ class _Planner:
         self._wanted_aliases = find_wanted_aliases(request.config.aliases, request.updates)
         self._all_providers = Providers(request.config.provider_options, request.logger)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
+        self._preferred = [self._all_providers[name] for name in request.order or request.providers]
+        """The providers in the caller's order, or in that of a rival: the first one decides where tensors are."""
         self._session = CacheSession(self._config, request.logger)
         self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger, phases)
         self._plugin_tuner = PluginTuner(self._tuner)
@@ -248,7 +250,7 @@ class _Planner:
             context.chosen[node] = self._finish(node, entry, layers[node], tuned[node], choices[node], index)
         if self._io_memory is None:
             shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
-            self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
+            self._io_memory = find_io_memory(self._graph, self._preferred, self._config.io_memory, shape_inputs)
         context.io_memory = self._io_memory
         program = lower_graph(self._graph, context)
         aliases = find_io_aliases(program)
@@ -370,7 +372,8 @@ class _Planner:
         strip = find_stripped(refit, self._store.packed) if refit is not None and is_stripped else frozenset[str]()
         blobs, records = self._blobs.finish(strip=strip)
         shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
-        places = TensorPlaces(memory=self._io_memory or {}, has_devices=uses_devices(programs, self._providers))
+        has_devices = any(not provider.memory.is_host for provider in self._providers)
+        places = TensorPlaces(memory=self._io_memory or {}, has_devices=has_devices)
         manifest = Manifest(
             format_version=FORMAT_VERSION,
             producer=f"dovetail {__version__}",
@@ -385,7 +388,7 @@ class _Planner:
             programs=programs,
             blobs=records,
             libraries=libraries,
-            devices=device_records(programs, self._providers),
+            devices=device_records(programs, self._providers, self._preferred[0]),
             refit=refit,
             packed=self._store.packed,
             tuning=[*self._tables, *self._services.tables.records],

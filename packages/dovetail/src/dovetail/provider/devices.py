@@ -5,9 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Flag
 from typing import Any, Final, Protocol, runtime_checkable
 
-__all__ = ["HOST_MEMORY", "CapturedGraph", "Device", "DeviceArray", "Event", "MemoryInfo", "ProfileEvent", "Stream"]
+__all__ = [
+    "HOST_MEMORY",
+    "CapturedGraph",
+    "Device",
+    "DeviceArray",
+    "Event",
+    "MemoryAccess",
+    "MemoryInfo",
+    "ProfileEvent",
+    "Stream",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +46,13 @@ class MemoryInfo:
     """Whether NumPy can read it."""
     alignment_bytes: int = 256
     ordinal: int = 0
+
+
+class MemoryAccess(Flag):
+    """Processors that can read and write the memory at an address; both for pinned and managed memory."""
+
+    HOST = 1
+    DEVICE = 2
 
 
 @runtime_checkable

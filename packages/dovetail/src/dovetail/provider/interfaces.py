@@ -54,6 +54,7 @@ from dovetail.provider.devices import (
     Device,
     DeviceArray,
     Event,
+    MemoryAccess,
     MemoryInfo,
     ProfileEvent,
     Stream,
@@ -88,6 +89,7 @@ __all__ = [
     "KernelRequest",
     "LaunchShape",
     "LoadedPartition",
+    "MemoryAccess",
     "MemoryInfo",
     "NodeReport",
     "NodeView",
@@ -281,6 +283,14 @@ class Provider(ABC):
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
         """A view of this back end's memory as its steps take it; by default a NumPy array."""
         return array_at(address, shape, dtype)
+
+    def find_access(self, address: int) -> MemoryAccess | None:
+        """Return which processors can use the memory at an address; None if the back end cannot tell.
+
+        The runtime calls it for addresses that callers bind, so that an address of the wrong kind of memory raises an
+        error before a step or the host uses it.
+        """
+        return None
 
     def import_array(self, value: Any) -> Any | None:
         """A caller's array as its steps take it, without a copy; None when it does not lie in this memory.

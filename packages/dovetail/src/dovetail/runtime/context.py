@@ -75,7 +75,11 @@ class ExecutionContext:
         self._instances: dict[int, ProgramInstance] = {}
         handles = self._check_streams(streams or {})
         self._devices = ContextDevices(
-            engine.providers, capture_graphs=engine.capture_graphs, handles=handles, check=check
+            engine.providers,
+            capture_graphs=engine.capture_graphs,
+            handles=handles,
+            check=check,
+            check_address=engine.address_check,
         )
         self._callers = CallerArrays(self._devices)
         self._owners = self._callers.owners
@@ -270,13 +274,24 @@ class ExecutionContext:
     # addresses
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
-        """Bind an input or output to memory of the caller's, where the tensor lies: on the host or on a device."""
-        if name not in self._addresses:
+        """Bind an input or output to an address.
+
+        The memory is of the kind that ``engine.get_tensor_location`` reports: the host's, or that of the device
+        ``engine.get_tensor_memory``.
+
+        Raises:
+            InputError: The address is in another kind of memory, as far as the engine's devices can tell.
+        """
+        known = self._addresses.get(name)
+        if known is None:
             self._require_open()
             refuse_address(self._engine.tensor(name))
-        self._addresses[name] = (
-            memory if memory.__class__ is int and memory >= 0 else as_address(memory, f"tensor '{name}'")
-        )
+        address = memory if memory.__class__ is int and memory >= 0 else as_address(memory, f"tensor '{name}'")
+        if address != known:
+            check = self._devices.check_address
+            if check is not None:
+                check(self._engine.get_tensor_memory(name), address, f"tensor '{name}'")
+            self._addresses[name] = address
         return True
 
     def set_tensor_addresses(self, addresses: Sequence[int]) -> bool:

@@ -35,6 +35,7 @@ from dovetail.runtime.bind.template import ProgramTemplate, create_runtime_plugi
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.description import PlanDescription
+from dovetail.runtime.devices.access import AddressCheck, make_address_check
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.tensors import DeviceTensor
@@ -285,6 +286,11 @@ class Engine(PlanDescription):
         """The providers with memory of their own that the engine runs on, by id."""
         names = [device.provider for device in self.manifest.devices]
         return [name for name in names if not self.providers[name].memory.is_host]
+
+    @cached_property
+    def address_check(self) -> AddressCheck | None:
+        """Check of addresses that callers bind; None if the engine is on the host only."""
+        return make_address_check(self.providers, self.device_names)
 
     def create_execution_context(
         self, strategy: Any = None, *, streams: Mapping[str, int] | None = None, check: Check | None = None

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
-from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
+from dovetail.provider.devices import Device, MemoryAccess, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
     BindContext,
     BuildContext,
@@ -232,6 +232,10 @@ class HostDevice(Provider):
         array = HostDeviceArray(address, shape, dtype, device=self.id, memory=self._live)
         array.require_live(user)
         return array
+
+    def find_access(self, address: int) -> MemoryAccess:
+        """Return DEVICE for memory of its allocator, which the host must not read, and HOST for all other memory."""
+        return MemoryAccess.DEVICE if self._allocator.contains(address) else MemoryAccess.HOST
 
     def import_array(self, value: Any) -> HostDeviceArray | None:
         """Its own arrays."""

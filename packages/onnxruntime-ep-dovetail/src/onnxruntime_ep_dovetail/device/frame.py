@@ -17,6 +17,7 @@ import dovetail
 from dovetail import ResourceError, UsageError
 from dovetail.host_arrays import array_at
 from dovetail.provider.devices import Stream
+from dovetail.runtime.devices.access import check_device_address, check_host_address
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
 from onnxruntime_ep_dovetail.library.contract import Shape
@@ -43,7 +44,9 @@ class _Contexts:
             idle = self._idle.get(handle)
             if idle:
                 return idle.pop()
-        streams = None if stream is None else {self._device.name: stream.handle}
+        # An engine built for other providers (option ``providers``) has no work on the session's device.
+        is_used = stream is not None and self._device.name in self._engine.device_names
+        streams = {self._device.name: handle} if is_used else None
         return self._engine.create_execution_context(streams=streams, check=self._check)
 
     def put_back(self, context: dovetail.ExecutionContext, stream: Stream | None) -> None:
@@ -211,16 +214,23 @@ class DeviceFrame:
             for index, (shape, dtype) in enumerate(zip(self._input_shapes, partition.input_dtypes, strict=True))
         ]
         self._outputs = {
-            partition.outputs[index]: self._on_device(addresses[count + index], shape, partition.output_dtypes[index])
+            partition.outputs[index]: self._output(index, addresses[count + index], shape)
             for index, shape in enumerate(self._output_shapes)
             if shape is not None
         }
         self._addresses = addresses
 
     def _array(self, index: int, address: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        where = f"input '{self._partition.inputs[index]}'"
         if index in self._partition.host_inputs:
+            check_host_address([self._device.provider], address, where)
             return array_at(address, shape, dtype)
+        check_device_address(self._device.provider, address, where)
         return self._on_device(address, shape, dtype)
+
+    def _output(self, index: int, address: int, shape: Shape) -> Any:
+        check_device_address(self._device.provider, address, f"output '{self._partition.outputs[index]}'")
+        return self._on_device(address, shape, self._partition.output_dtypes[index])
 
     def _on_device(self, address: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
         if not address and 0 not in shape:

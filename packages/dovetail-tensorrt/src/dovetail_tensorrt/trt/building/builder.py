@@ -131,17 +131,17 @@ class Builder(DeviceObject):
             with _weakly_typed(network, config):
                 unfused = self._find_unfused(network, config) if network.watches_unfused else frozenset[str]()
                 with debug_outputs(network, unfused):
-                    return build(network, _find_settings(network, config))
+                    return build(network, _find_settings(config))
 
         return self._reporter.attempt(call, attempt, None)
 
     def _find_unfused(self, network: INetworkDefinition, config: IBuilderConfig) -> frozenset[str]:
         """The tensors that are still there after a build, before they are watched in another one."""
-        return find_unfused(self._core.build_engine_with_config(network, _find_settings(network, config)))
+        return find_unfused(self._core.build_engine_with_config(network, _find_settings(config)))
 
 
-def _find_settings(network: INetworkDefinition, config: IBuilderConfig) -> dovetail.BuilderConfig:
-    settings = config.to_engine_config(_find_io_memory(network) if _uses_device(config) else {})
+def _find_settings(config: IBuilderConfig) -> dovetail.BuilderConfig:
+    settings = config.to_engine_config()
     if not _uses_device(config):
         return settings
     if settings.providers is None:
@@ -168,14 +168,3 @@ def _uses_device(config: IBuilderConfig) -> bool:
 
 def _default_providers() -> tuple[str, ...]:
     return ("onnxruntime", "cpu") if can_import("onnxruntime") else ("cpu",)
-
-
-def _find_io_memory(network: dovetail.Network) -> dict[str, str]:
-    """Scripts bind device pointers to all tensors but those whose contents decide shapes."""
-    tensors = [network.get_input(i) for i in range(network.num_inputs)]
-    tensors += [network.get_output(i) for i in range(network.num_outputs)]
-    return {
-        tensor.name: "cuda"
-        for tensor in tensors
-        if tensor.location is dovetail.TensorLocation.DEVICE and not tensor.is_shape_tensor and tensor.dtype.bits >= 8
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import dovetail
@@ -236,12 +236,8 @@ class IBuilderConfig(DeprecatedContext):
         """Whether a flag of version 10 lets the build choose types."""
         return any(self.get_flag(flag) for flag in WEAK_FLAGS)
 
-    def to_engine_config(self, io_memory: Mapping[str, str]) -> dovetail.BuilderConfig:
-        """The same settings for the engine's builder; what has no effect there is told.
-
-        Args:
-            io_memory: Input or output -> the provider in whose memory it lies.
-        """
+    def to_engine_config(self) -> dovetail.BuilderConfig:
+        """Return the same settings for the engine's builder; settings without effect there are reported."""
         config = dovetail.BuilderConfig()
         for flag in BuilderFlag:
             if self.get_flag(flag) and flag.name not in _QUIET_FLAGS:
@@ -252,7 +248,6 @@ class IBuilderConfig(DeprecatedContext):
         config.progress_monitor = None if self.progress_monitor is None else _GuardedMonitor(self.progress_monitor)
         config.int8_calibrator = None if self.int8_calibrator is None else GuardedCalibrator(self.int8_calibrator)
         config.providers = self.providers
-        config.io_memory = dict(io_memory)
         for pool, size_bytes in self._pools.items():
             if pool is dovetail.MemoryPoolType.WORKSPACE:
                 config.set_memory_pool_limit(pool, size_bytes)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from dovetail.build.formats.io_formats import io_format
 from dovetail.build.lower.count_bounds import find_count_bounds
-from dovetail.build.lower.memory.io_memory import is_host_asked
+from dovetail.build.lower.memory.io_memory import is_host_requested
 from dovetail.build.shapes import StaticSymbol, substitute_dims
 from dovetail.errors import BuildError, ModelError
 from dovetail.expr import (
@@ -29,18 +29,18 @@ __all__ = ["TensorPlaces", "find_io_aliases", "find_shape_inputs", "input_record
 
 @dataclass(frozen=True, kw_only=True)
 class TensorPlaces:
-    """In whose memory inputs and outputs lie."""
+    """Memory of the inputs and outputs of an engine."""
 
     memory: Mapping[str, str]
-    """By name; those on the host are left out."""
+    """Provider by tensor; tensors in host memory are left out."""
     has_devices: bool
-    """Whether any step runs on a device; else a tensor's location is what the network says."""
+    """Whether a provider of the build has memory of its own; without one a location is the network's request."""
 
     def locate(self, value: ir.Value) -> str:
-        """Where callers bind a tensor, as the contract says it."""
+        """Return the name of the `TensorLocation` in which callers bind a tensor."""
         if self.memory.get(value.name or ""):
             return "DEVICE"
-        return "HOST" if self.has_devices or is_host_asked(value) else "DEVICE"
+        return "HOST" if self.has_devices or is_host_requested(value) else "DEVICE"
 
 
 def find_shape_inputs(

@@ -42,6 +42,7 @@ from dovetail.passes.clone import clone_model
 from dovetail.plan.container import write_plan
 from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import LayerRecord, Manifest, NoteRecord, encode_manifest
+from dovetail.plan.walk import walk_steps
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.description import PlanDescription
 from dovetail.runtime.engine import Engine
@@ -101,6 +102,12 @@ class _Rival:
         """The provider that comes first."""
         return self.order[0]
 
+    @property
+    def assignment(self) -> list[tuple[str, ...]]:
+        """Steps with their providers, without copies: the first provider decides in which memory callers bind."""
+        steps = [step for program in self.plan.manifest.programs for step in walk_steps(program)]
+        return [(s.provider, s.kind, s.op, s.name, str(s.tactic)) for s in steps if s.kind != "copy"]
+
 
 class _Contest:
     """The rivals of one network."""
@@ -159,7 +166,7 @@ class _Contest:
                 first = first or error
                 lost[order[0]] = f"cannot be built ({error.what.splitlines()[0]})"
                 continue
-            same = next((other for other in rivals if other.digest == rival.digest), None)
+            same = next((other for other in rivals if other.assignment == rival.assignment), None)
             if same is None:
                 rivals.append(rival)
             else:

@@ -119,6 +119,11 @@ class ArenaAllocator(IGpuAllocator):
                 num_growths=self._num_growths,
             )
 
+    def contains(self, address: int) -> bool:
+        """Return True if an address is in a chunk, in memory that is given out or free."""
+        with self._lock:
+            return any(0 <= address - chunk.address < chunk.size_bytes for chunk in self._chunks)
+
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         """A part of a chunk, or 0 when there is no memory, or none that is aligned so strictly."""
         if size < 0 or alignment > self._alignment_bytes:

@@ -94,6 +94,9 @@ class OutputDelivery:
         )
         if not address and size:
             raise InputError(f"the output allocator gave no memory for {size} bytes", where=f"output '{tensor.name}'")
+        check = self._devices.check_address
+        if check is not None and address != memory:
+            check(tensor.memory, address, f"output '{tensor.name}'")
         return address
 
     def _stream_of(self, provider: Provider | None) -> int:

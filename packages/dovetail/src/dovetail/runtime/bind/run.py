@@ -180,8 +180,7 @@ class BoundRun:
         manifest, instance = self.instance.manifest, self.instance
         ports = (*zip(self._inputs, manifest.inputs, strict=True), *zip(self._outputs, manifest.outputs, strict=True))
         self._views = [
-            TensorViews(tensor, instance.physical_shape(self.frame, index), instance.devices.providers)
-            for index, tensor in ports
+            TensorViews(tensor, instance.physical_shape(self.frame, index), instance.devices) for index, tensor in ports
         ]
         callers = {*self._inputs, *self._outputs}
         is_sized = all(view.has_shape and not view.is_packed for view in self._views)

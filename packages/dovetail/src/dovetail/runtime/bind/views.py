@@ -13,8 +13,8 @@ import numpy as np
 
 from dovetail.formats import FOUR_BIT_TYPES
 from dovetail.plan.manifest import TensorRecord
-from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import PackedMemory, array_in
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import Array
 from dovetail.runtime.steps.frame import Shape
 
@@ -30,16 +30,18 @@ class TensorViews(dict[int, Any]):
     Args:
         tensor: The input or output.
         shape: Its physical shape; None when only the run tells.
-        providers: Those of the engine, for a tensor that lies on a device.
+        devices: The devices of the context, for a tensor in the memory of one.
     """
 
-    __slots__ = ("_dtype", "_name", "_provider", "_shape", "has_shape", "is_packed")
+    __slots__ = ("_check", "_dtype", "_memory", "_provider", "_shape", "_where", "has_shape", "is_packed")
 
-    def __init__(self, tensor: TensorRecord, shape: Shape | None, providers: Providers) -> None:
+    def __init__(self, tensor: TensorRecord, shape: Shape | None, devices: ContextDevices) -> None:
         super().__init__()
-        self._name = tensor.name
+        self._where = f"tensor '{tensor.name}'"
         self._dtype = np.dtype(tensor.dtype)
-        self._provider = providers[tensor.memory] if tensor.memory else None
+        self._memory = tensor.memory
+        self._provider = devices.providers[tensor.memory] if tensor.memory else None
+        self._check = devices.check_address
         self._shape = shape
         self.has_shape = shape is not None
         """Whether the shape is known before the run."""
@@ -48,11 +50,13 @@ class TensorViews(dict[int, Any]):
 
     def __missing__(self, address: int) -> Any | None:
         """Make the view at an address that is not remembered."""
+        if self._check is not None:
+            self._check(self._memory, address, self._where)
         if self._shape is None:
             return None
         if self.is_packed:  # its bytes are read and written around a run, so it is made for each
             return PackedMemory(address, self._shape, self._dtype).read()
-        view = array_in(self._provider, address, self._shape, self._dtype, where=f"tensor '{self._name}'")
+        view = array_in(self._provider, address, self._shape, self._dtype, where=self._where)
         if len(self) >= _MAX_VIEWS:
             self.clear()
         self[address] = view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dovetail.errors import InputError
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
+from dovetail.runtime.devices.access import check_device_address
 from dovetail.runtime.devices.foreign import read_interface, refused_by_maker
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.tensors import CUDA_DEVICE, DeviceTensor
@@ -68,6 +70,7 @@ class CallerArrays:
         if interface is None or not is_cuda:
             return None
         interface.require_rows(where)
+        check_device_address(provider, interface.address if math.prod(interface.shape) else 0, where)
         return call(provider.id, "array_at", provider.array_at, interface.address, interface.shape, interface.dtype)
 
     def _take(self, tensor: DeviceTensor, provider: Provider) -> Any | None:
@@ -97,6 +100,7 @@ class CallerArrays:
             raise refused_by_maker(value, "__dlpack__", error, where) from error
         if is_written and imported.is_read_only:
             raise InputError("its memory is read-only", where=where)
+        check_device_address(provider, imported.address if math.prod(imported.shape) else 0, where)
         self.owners.append(imported)
         return call(provider.id, "array_at", provider.array_at, imported.address, imported.shape, imported.dtype)
 

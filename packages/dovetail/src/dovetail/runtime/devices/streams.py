@@ -13,6 +13,7 @@ from dovetail.provider.devices import Event, Stream
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
 from dovetail.runtime.closing import close_all
+from dovetail.runtime.devices.access import AddressCheck
 
 __all__ = ["ContextDevices", "ContextStream"]
 
@@ -121,9 +122,12 @@ class ContextDevices:
         capture_graphs: bool = True,
         handles: Mapping[str, int] | None = None,
         check: Callable[[], None] | None = None,
+        check_address: AddressCheck | None = None,
     ) -> None:
         self.providers = providers
         """Those of the engine."""
+        self.check_address = check_address
+        """Check of addresses that callers bind; None if every tensor is in host memory."""
         self.check = check
         """What the context calls between steps; raises where a run is to end."""
         self.capture_graphs = capture_graphs

@@ -86,6 +86,8 @@ class EmbeddedContext:
             before = None
         needed = needed_bytes(tensor, shape) if before is None else before.needed_bytes
         check_capacity(tensor, "input", needed, size_bytes)
+        if tensor.memory and not is_there:
+            self._require_host_memory(tensor, address)
         given = self._inputs[index] = _Input(address, shape, needed, is_there or not tensor.memory)
         if before is None or before.is_there != given.is_there or tensor.name in self._updated:
             return
@@ -99,6 +101,8 @@ class EmbeddedContext:
         refuse_address(tensor)
         if tensor.alias is not None:
             raise UsageError(f"it has the memory of input '{tensor.alias}'", where=f"output '{tensor.name}'")
+        if tensor.memory and not is_there:
+            self._require_host_memory(tensor, address)
         memory = CallerOutput(tensor, address, size_bytes)
         self._outputs[index] = memory if is_there or not tensor.memory else self._on_device(memory)
         self._bindings = None
@@ -146,7 +150,8 @@ class EmbeddedContext:
     def _bind(self) -> _Bindings:
         self._require_inputs()
         for index, given in self._inputs.items():
-            self._context.set_tensor_address(self._tensors[index].name, given.address)
+            if given.is_there:
+                self._context.set_tensor_address(self._tensors[index].name, given.address)
         new, told = [], []
         for index in range(self._num_inputs, len(self._tensors)):
             output = self._outputs[index] = self._choose_output(index)
@@ -160,6 +165,12 @@ class EmbeddedContext:
                 self._bind_in_place(output, shape)
         copied = tuple(index for index, given in self._inputs.items() if not given.is_there)
         return _Bindings(copied, tuple(new), tuple(told))
+
+    def _require_host_memory(self, tensor: TensorRecord, address: int) -> None:
+        """Check memory that is copied to or from a device: the host reads and writes it."""
+        check = self._engine.address_check
+        if check is not None:
+            check("", address, f"tensor '{tensor.name}'")
 
     def _require_inputs(self) -> None:
         missing = [self._tensors[index] for index in range(self._num_inputs) if index not in self._inputs]

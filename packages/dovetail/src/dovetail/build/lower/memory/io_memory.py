@@ -1,89 +1,93 @@
-"""In whose memory inputs and outputs of an engine lie: where the steps need them, unless the configuration says it."""
+"""Memory of the engine's inputs and outputs: that of the first provider, unless a type or the caller requires another.
+
+The location depends on the types of tensors and on the caller's request only. It never depends on which provider runs a
+step: callers bind addresses by it, and an unsupported operator must not change the kind of memory that they bind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import onnx_ir as ir
 
-from dovetail.build.assign.assigner import Assigner, Group
-from dovetail.build.assign.layers import NodeLayer, body_graphs
 from dovetail.build.formats.io_formats import io_format
-from dovetail.build.lower.program_context import ProgramContext
 from dovetail.errors import BuildError, UsageError
 from dovetail.network.value_types import object_type
-from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider, TensorSpec
-from dovetail.provider.schemas.shape_slots import reads_only_shape
+from dovetail.provider.interfaces import Provider
 from dovetail.types import TensorFormat
 
-__all__ = ["HOST", "find_io_memory", "is_host_asked"]
+__all__ = ["HOST", "find_io_memory", "is_host_requested"]
 
 HOST: Final = "host"
-"""What a configuration calls memory of the host."""
+"""Name of host memory in a configuration."""
 _LOCATION_KEY: Final = "dovetail.location"
 
 
 def find_io_memory(
-    graph: ir.Graph, context: ProgramContext, wanted: Mapping[str, str], shape_inputs: Collection[str]
+    graph: ir.Graph,
+    providers: Sequence[Provider],
+    requested: Mapping[str, str],
+    shape_inputs: Collection[str],
 ) -> dict[str, str]:
-    """The provider in whose memory each input and output lies, by name; those on the host are left out.
+    """Return the provider of the memory of each input and output, by name; tensors in host memory are left out.
 
     Args:
         graph: The network.
-        context: With the plugins as they were chosen.
-        wanted: Tensor -> ``"host"`` or a provider's id, where the caller chose.
-        shape_inputs: Inputs whose contents decide shapes; the host reads these.
+        providers: The providers of the build in the caller's order; the first one decides where tensors are.
+        requested: Tensor -> ``"host"`` or a provider's id, where the caller chose.
+        shape_inputs: Inputs whose contents decide shapes, which the host reads.
 
     Raises:
-        UsageError: A choice names no tensor or no provider of the build.
-        BuildError: A tensor cannot lie where it was wanted.
+        UsageError: A request names no tensor or no provider of the build.
+        BuildError: A tensor cannot be in the memory that was requested.
     """
-    groups = context.assigner.groups(graph)
-    _check_names(wanted, [*graph.inputs, *graph.outputs], context.assigner)
-    found = {**_memory_of_inputs(graph.inputs, groups, context), **_memory_of_outputs(graph.outputs, groups, context)}
-    placed = {}
-    for value in (*graph.inputs, *graph.outputs):
+    tensors = [*graph.inputs, *graph.outputs]
+    _check_requests(requested, tensors, providers)
+    default = providers[0].memory_name
+    memories = {}
+    for value in tensors:
         name = value.name or ""
         obstacle = _find_obstacle(value, shape_inputs)
-        memory = _choose(name, "" if obstacle or is_host_asked(value) else found.get(name, ""), wanted, obstacle)
+        if name in requested:
+            memory = _check_request(name, requested[name], obstacle)
+        else:
+            memory = "" if obstacle or is_host_requested(value) else default
         if memory:
-            placed[name] = memory
-    return placed
+            memories[name] = memory
+    return memories
 
 
-def is_host_asked(value: ir.Value) -> bool:
-    """Whether the network itself says that a tensor lies on the host."""
+def is_host_requested(value: ir.Value) -> bool:
+    """True if the network itself places a tensor in host memory (``tensor.location``)."""
     return value.metadata_props.get(_LOCATION_KEY) == HOST
 
 
-def _check_names(wanted: Mapping[str, str], values: Sequence[ir.Value], assigner: Assigner) -> None:
-    names = [value.name or "" for value in values]
-    places = [HOST, *(provider.id for provider in assigner.providers if not provider.memory.is_host)]
-    for name, place in wanted.items():
+def _check_requests(requested: Mapping[str, str], tensors: Sequence[ir.Value], providers: Sequence[Provider]) -> None:
+    names = [value.name or "" for value in tensors]
+    memories = [HOST, *(provider.id for provider in providers if not provider.memory.is_host)]
+    for name, memory in requested.items():
         where = f"config.io_memory[{name!a}]"
         if name not in names:
             raise UsageError("there is no such input or output", where=where, expected=", ".join(names))
-        if place not in places:
-            raise UsageError("no memory of this build", where=where, expected=", ".join(places), got=repr(place))
+        if memory not in memories:
+            raise UsageError("no memory of this build", where=where, expected=", ".join(memories), got=repr(memory))
 
 
-def _choose(name: str, found: str, wanted: Mapping[str, str], obstacle: str) -> str:
-    place = wanted.get(name)
-    if place is None:
-        return found
-    if place != HOST and obstacle:
+def _check_request(name: str, memory: str, obstacle: str) -> str:
+    if memory == HOST:
+        return ""
+    if obstacle:
         raise BuildError(
-            f"it cannot lie in the memory of '{place}': {obstacle}",
+            f"it cannot be in the memory of '{memory}': {obstacle}",
             where=f"tensor '{name}'",
             fix=f"leave it out of config.io_memory, or choose '{HOST}'",
         )
-    return "" if place == HOST else place
+    return memory
 
 
 def _find_obstacle(value: ir.Value, shape_inputs: Collection[str]) -> str:
-    """Why a tensor can lie on the host only; empty where nothing is in the way."""
+    """Return why a tensor can be in host memory only; empty if a device can hold it."""
     if object_type(value):
         return f"it is {object_type(value)}"
     if value.name in shape_inputs:
@@ -93,93 +97,3 @@ def _find_obstacle(value: ir.Value, shape_inputs: Collection[str]) -> str:
     if value.dtype is None or value.dtype.bitwidth < 8:
         return "two of its elements share a byte"
     return ""
-
-
-# who needs what where
-
-
-def _memory_of_inputs(inputs: Sequence[ir.Value], groups: Sequence[Group], context: ProgramContext) -> dict[str, str]:
-    """Inputs whose contents steps of one device read, and nobody else."""
-    readers: dict[ir.Value, set[str]] = {}
-    for group in groups:
-        for value, memory in _find_reads(group, context):
-            readers.setdefault(value, set()).add(memory)
-    only = {value.name or "": readers.get(value, set()) for value in inputs}
-    return {name: next(iter(memories)) for name, memories in only.items() if len(memories) == 1}
-
-
-def _memory_of_outputs(outputs: Sequence[ir.Value], groups: Sequence[Group], context: ProgramContext) -> dict[str, str]:
-    """Outputs that a device makes."""
-    made = {
-        value: context.assigner.provider(layer.provider).memory_name
-        for group in groups
-        for layer in group.layers
-        for value in layer.node.outputs
-        if layer.entry is None or _is_ready(layer, value, context)
-    }
-    return {value.name or "": made.get(value, "") for value in outputs}
-
-
-def _find_reads(group: Group, context: ProgramContext) -> Iterator[tuple[ir.Value, str]]:
-    """What a step reads, and the memory it needs it in."""
-    layer = group.layers[0]
-    memory = context.assigner.provider(group.provider if group.builds else layer.provider).memory_name
-    if group.builds and group.border is not None:
-        yield from ((value, memory) for value in group.border.inputs)
-    elif layer.entry is not None:
-        yield from _find_plugin_reads(layer, memory, context)
-    elif layer.is_control:
-        yield from ((value, "") for value in _reads_with_bodies(layer.node))
-    else:
-        yield from _find_kernel_reads(layer, memory, context)
-
-
-def _find_kernel_reads(layer: NodeLayer, memory: str, context: ProgramContext) -> Iterator[tuple[ir.Value, str]]:
-    if not memory and reads_only_shape(layer.op, layer.domain):
-        return
-    provider = context.assigner.provider(layer.provider)
-    on_host = (
-        call(provider.id, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
-        if memory
-        else frozenset[int]()
-    )
-    for slot, value in enumerate(layer.node.inputs):
-        if value is not None:
-            yield value, "" if slot in on_host else memory
-
-
-def _find_plugin_reads(layer: NodeLayer, memory: str, context: ProgramContext) -> Iterator[tuple[ir.Value, str]]:
-    """A plugin's inputs; one that it writes to, or that the device cannot bring to its format, comes from the host."""
-    chosen, entry = context.chosen[layer.node], layer.entry
-    count = 0 if entry is None else entry.num_inputs
-    for slot, value in enumerate(layer.node.inputs):
-        if value is not None:
-            is_near = slot < count and slot not in chosen.aliases and _is_ready(layer, value, context)
-            yield value, memory if is_near else ""
-
-
-def _is_ready(layer: NodeLayer, value: ir.Value, context: ProgramContext) -> bool:
-    """Whether a plugin takes or gives a value row by row in the network's type, or its device changes the format."""
-    combination = context.chosen[layer.node].combination
-    count = 0 if layer.entry is None else layer.entry.num_inputs
-    values = [*layer.node.inputs[:count], *layer.node.outputs]
-    own, provider = context.place(value), context.assigner.provider(layer.provider)
-    places = [layout for port, layout in zip(values, combination, strict=True) if port is value]
-    return all(place == own or _can_change(value, own, place, context, provider) for place in places)
-
-
-def _can_change(
-    value: ir.Value, own: TensorSpec, place: TensorSpec, context: ProgramContext, provider: Provider
-) -> bool:
-    dims = context.dims(value)
-    return not provider.memory.is_host and all(
-        context.can_reformat(dims, source, target, provider) for source, target in ((own, place), (place, own))
-    )
-
-
-def _reads_with_bodies(node: ir.Node) -> Iterator[ir.Value]:
-    yield from (value for value in node.inputs if value is not None)
-    for graph in body_graphs(node):
-        for inner in graph:
-            yield from _reads_with_bodies(inner)
-        yield from graph.outputs
