@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -266,6 +266,9 @@ class FakeDriver(Driver):
         own = [KernelParameter(4 if kind == "i32" else 8, is_address=kind.startswith("*")) for kind in kinds]
         return [*own, *[KernelParameter(8, is_address=True)] * NUM_SCRATCH]
 
+    def find_max_threads(self, function: int) -> int:
+        return 32 * self.libraries[function].request.num_warps
+
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         code = self.libraries[launch.function]
         kinds = {name: kind for name, kind in code.request.signature.items() if name not in code.request.constants}
@@ -273,8 +276,9 @@ class FakeDriver(Driver):
         places = (ctypes.c_uint64 * (len(kinds) + 2)).from_address(parameters.address)
         values = [ctypes.c_uint64.from_address(place).value for place in places]
         assert values[-2:] == [0, 0], "scratch memory that nobody asked for"
-        assert code.request.starts_early or not launch.starts_early, "it does not wait for the kernel in front"
-        assert launch.threads == 32 * code.request.num_warps
+        self.check_wait(code, launch)
+        if launch.threads != 32 * code.request.num_warps:  # Triton compiles for this number alone
+            raise ProviderError("a kernel could not be launched", where="CUDA driver")
         assert math.prod(launch.grid) > 0
 
         def work() -> None:
@@ -282,9 +286,15 @@ class FakeDriver(Driver):
                 is_sound = not kind.startswith("*") or self._find_block(value) is not None
                 assert is_sound, f"parameter {name} is not in memory of the device"
             self.launched.append(code.request.function)
-            run_kernel(code, values[:-2], launch.grid)
+            self.run_kernel(code, values[:-2], launch.grid)
 
         self._submit(stream, "kernel", work)
+
+    def check_wait(self, code: FakeCode, launch: Launch) -> None:
+        assert code.request.starts_early or not launch.starts_early, "it does not wait for the kernel in front"
+
+    def run_kernel(self, code: FakeCode, values: Sequence[int], grid: tuple[int, int, int]) -> None:
+        run_kernel(code, values, grid)
 
     # graphs
 
@@ -332,5 +342,7 @@ class FakeDriver(Driver):
         del self.graphs[graph]
 
     def view(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
-        assert self._find_block(address) is not None, "an operand is not in memory of the device"
+        start, size_bytes = self._find_block(address), math.prod(shape) * np.dtype(dtype).itemsize
+        assert start is not None, "an operand is not in memory of the device"
+        assert address + size_bytes <= start + max(self.sizes[start], 1), "an operand ends behind its memory"
         return array_at(address, shape, dtype)

@@ -22,7 +22,7 @@ from dovetail_cuda.compile.vectors import VectorTile, write_vectors
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion
-from dovetail_cuda.run.kernel_parameters import NUM_SCRATCH, KernelParameter, read_cubin
+from dovetail_cuda.run.kernel_parameters import NUM_SCRATCH, KernelParameter, read_block_threads, read_cubin
 from dovetail_cuda.tune.element_tiles import choose_tile
 from tests.cuda.host.test_numbers import HEAD, MODELS
 
@@ -67,6 +67,7 @@ def test_every_family_compiles_for_sm_90(tmp_path: Path) -> None:
         described = read_cubin(code.code, code.name)
         assert described is not None
         wanted = [KernelParameter(4 if kind == "i32" else 8, is_address=kind.startswith("*")) for kind in kinds]
+        assert read_block_threads(code.code, code.name) == 32 * code.num_warps
         assert described == [*wanted, *[KernelParameter(8, is_address=True)] * NUM_SCRATCH]
     products = [code for code, request in zip(compiled, requests, strict=True) if request.function == "product"]
     assert products

@@ -128,6 +128,8 @@ ATTACKS = {
     "warps without end": _kernel(num_warps=64),
     "shared memory without end": _kernel(shared_bytes=1 << 30),
     "offset behind a buffer": _launch(0, offsets=[SIZE + 16, 0]),
+    "offset at the end of a buffer": _launch(0, offsets=[SIZE, 0]),
+    "empty buffer at the end of the arena": _buffer(1, offset=4096, size_bytes=0),
     "offset before a buffer": _launch(0, offsets=[0, -16]),
     "offset that is not aligned": _launch(0, offsets=[4, 0]),
     "offsets too few": _launch(0, offsets=[0]),

@@ -130,6 +130,15 @@ def test_the_same_kernel_with_two_records_is_compared_with_both(plan: Any, paper
     assert _refuses(raw, paper, target.inputs[0]) == "PlanCorruptError"
 
 
+def test_a_launch_with_more_threads_than_the_kernel_has_is_refused(plan: Any, paper: Any) -> None:
+    target, name = plan
+    payload = msgspec.msgpack.decode(target.payload(name))
+    for kernel in _kernels(payload):
+        kernel["num_warps"] = 32
+    raw = target.with_payload(name, msgspec.msgpack.encode(payload))
+    assert _refuses(raw, paper, target.inputs[0]) == "PlanCorruptError"
+
+
 def test_an_unchanged_plan_runs(plan: Any, paper: Any) -> None:
     target, name = plan
     raw = target.with_payload(name, target.payload(name))

@@ -336,6 +336,12 @@ class Driver:
             found.append(KernelParameter(int(_ask(result, "the parameters of a kernel are not known")[1])))
         return found
 
+    def find_max_threads(self, function: int) -> int:
+        """Return the largest number of threads in a block of a kernel."""
+        cuda = _cuda()
+        name = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        return int(_ask(cuda.cuFuncGetAttribute(name, function), "the blocks of a kernel are not known"))
+
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         """Put a kernel on a stream; the parameters are read before it returns."""
         if launch.starts_early:

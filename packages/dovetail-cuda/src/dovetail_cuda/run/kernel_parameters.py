@@ -6,6 +6,7 @@ read memory behind them, or use a number as an address, so both are compared bef
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ __all__ = [
     "NUM_SCRATCH",
     "KernelParameter",
     "check_parameters",
+    "check_threads",
     "describe_parameters",
     "find_parameters",
+    "read_block_threads",
     "read_cubin",
 ]
 
@@ -38,6 +41,9 @@ _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _PARAMETER: Final = struct.Struct("<IHHI")
 _FORMAT_SIZED: Final = 4
 """Format of the attributes of ``.nv.info`` that have a length; all others are 4 bytes."""
+_REQUIRED_THREADS: Final = 0x10
+"""EIATTR_REQNTID: the three dimensions of a block."""
+_BLOCK_BYTES: Final = 12
 _PARAMETER_INFO: Final = 0x17
 """EIATTR_KPARAM_INFO: index, ordinal, offset, and a word with the memory space in bits 8 to 11 and the size from bit
 18 on, as ``cuobjdump --dump-elf`` prints them. The space is 0 for numbers, and for the pointers of compilers that do
@@ -55,18 +61,29 @@ class KernelParameter:
 
 def read_cubin(code: bytes, name: str) -> list[KernelParameter] | None:
     """Return the parameters of a kernel of a cubin; None if the code is not a cubin, or does not describe them."""
-    if not code.startswith(_ELF):
-        return None
-    try:
-        info = _find_section(code, f".nv.info.{name}")
-        found = dict(_list_parameters(info)) if info is not None else {}
-    except (struct.error, ValueError, IndexError):
-        return None
+    found = dict(_list_parameters(_list_attributes(code, name)))
     if sorted(found) != list(range(len(found))) or not found:
         return None
     has_spaces = any(space for _, space in found.values())
     ordered = [found[number] for number in range(len(found))]
     return [KernelParameter(size, bool(space) if has_spaces else None) for size, space in ordered]
+
+
+def read_block_threads(code: bytes, name: str) -> int | None:
+    """Return the threads that each block of a kernel of a cubin must have; None if the code does not require any."""
+    found = [value for attribute, value in _list_attributes(code, name) if attribute == _REQUIRED_THREADS]
+    return math.prod(struct.unpack("<3I", found[0])) if found and len(found[0]) == _BLOCK_BYTES else None
+
+
+def _list_attributes(code: bytes, name: str) -> list[tuple[int, bytes]]:
+    """Return the attributes of a kernel of a cubin that have a value; none if the code is damaged or not a cubin."""
+    if not code.startswith(_ELF):
+        return []
+    try:
+        info = _find_section(code, f".nv.info.{name}")
+        return [] if info is None else list(_walk(info))
+    except (struct.error, ValueError, IndexError):
+        return []
 
 
 def _find_section(code: bytes, name: str) -> memoryview | None:
@@ -80,18 +97,22 @@ def _find_section(code: bytes, name: str) -> memoryview | None:
     return None
 
 
-def _list_parameters(info: memoryview) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield number, size in bytes and memory space of each parameter."""
+def _walk(info: memoryview) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at + 4 <= len(info):
         kind, attribute, length = struct.unpack_from("<BBH", info, at)
         at += 4
-        if kind != _FORMAT_SIZED:
-            continue
-        if attribute == _PARAMETER_INFO:
-            _, ordinal, _, word = _PARAMETER.unpack_from(info, at)
+        if kind == _FORMAT_SIZED:
+            yield attribute, bytes(info[at : at + length])
+            at += length
+
+
+def _list_parameters(attributes: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield number, size in bytes and memory space of each parameter."""
+    for attribute, value in attributes:
+        if attribute == _PARAMETER_INFO and len(value) == _PARAMETER.size:
+            _, ordinal, _, word = _PARAMETER.unpack(value)
             yield ordinal, (word >> 18, word >> 8 & 0xF)
-        at += length
 
 
 def find_parameters(driver: Driver, function: int, code: bytes, name: str) -> list[KernelParameter]:
@@ -149,6 +170,30 @@ def check_parameters(kernel: KernelRecord, found: Sequence[KernelParameter]) -> 
             where=f"kernel {kernel.name[:200]!a}",
             expected=describe_parameters(own) + f", then {NUM_SCRATCH} addresses" if own else "none",
             got=f"{kernel.num_addresses} addresses and {kernel.num_parameters - kernel.num_addresses} numbers",
+            fix="build the plan again",
+        )
+
+
+def check_threads(driver: Driver, kernel: KernelRecord, function: int, code: bytes) -> None:
+    """Compare the block of a plan with the one that a kernel was compiled for.
+
+    Args:
+        driver: Driver that has loaded the kernel.
+        kernel: Kernel of the plan.
+        function: Handle of the kernel.
+        code: Code that it is in.
+
+    Raises:
+        PlanCorruptError: They differ.
+    """
+    threads, required = 32 * kernel.num_warps, read_block_threads(code, kernel.name)
+    most = driver.find_max_threads(function)
+    if threads > most or required not in (None, threads):
+        raise PlanCorruptError(
+            "a kernel has other blocks than the plan launches",
+            where=f"kernel {kernel.name[:200]!a}",
+            expected=f"{required or most} threads",
+            got=threads,
             fix="build the plan again",
         )
 

@@ -215,7 +215,8 @@ def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPart
     require(buffer.kind in _KINDS and 0 <= buffer.size_bytes < 2**48, "there is no such buffer")
     if buffer.kind == "arena":
         end = buffer.offset + buffer.size_bytes
-        require(buffer.offset >= 0 and end <= launches.arena_bytes, "a buffer is not in the arena")
+        is_inside = 0 <= buffer.offset < max(launches.arena_bytes, 1) and end <= launches.arena_bytes
+        require(is_inside, "a buffer is not in the arena")
     elif buffer.kind == "weight":
         weight = stored.weights.get(buffer.name)
         require(weight is not None and weight.nbytes == buffer.size_bytes, "a weight is missing or of another size")
@@ -237,7 +238,10 @@ def _fits(spec: TensorSpec, size_bytes: int) -> bool:
 def _check_offsets(offsets: Sequence[int], buffers: Sequence[BufferRecord]) -> None:
     if offsets:
         require(len(offsets) == len(buffers), "there are other offsets")
-        is_inside = all(0 <= offset <= buffer.size_bytes for offset, buffer in zip(offsets, buffers, strict=True))
+        # An address at the end of a buffer may be the end of the allocation.
+        is_inside = all(
+            0 <= offset < max(buffer.size_bytes, 1) for offset, buffer in zip(offsets, buffers, strict=True)
+        )
         require(is_inside and not any(offset % 16 for offset in offsets), "there is no such offset")
 
 

@@ -19,7 +19,13 @@ from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
 from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, PreparedConv
 from dovetail_cuda.run.driver import Driver, Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.kernel_parameters import INT32_BYTES, KernelParameter, check_parameters, find_parameters
+from dovetail_cuda.run.kernel_parameters import (
+    INT32_BYTES,
+    KernelParameter,
+    check_parameters,
+    check_threads,
+    find_parameters,
+)
 from dovetail_cuda.run.payload import ConvLaunch, KernelLaunch, KernelRecord, Launches, ProductLaunch
 from dovetail_cuda.run.stream_states import StreamStates
 
@@ -80,6 +86,7 @@ def load_functions(
         function = driver.find_function(libraries[kernel.code], kernel.name, kernel.shared_bytes)
         parameters = find_parameters(driver, function, bytes(code[kernel.code]), kernel.name)
         check_parameters(kernel, parameters)
+        check_threads(driver, kernel, function, bytes(code[kernel.code]))
         functions.append(LoadedFunction(handle=function, parameters=parameters))
     return functions
 
