@@ -110,6 +110,10 @@ CATEGORIES: dict[str, dict[str, str]] = {
         + "(float[3,5] x) => (float[3,5] y) { d = Dropout<ratio=0.5>(x) y = Neg(d) }",
         "Dropout 10": _OLD.replace("@", "10")
         + "(float[3,5] x) => (float[3,5] y) { d = Dropout<ratio=0.5>(x) y = Neg(d) }",
+        "Dropout 7 with a mask": _OLD.replace("@", "7")
+        + "(float[3,5] x) => (float[3,5] y, float[3,5] m) { d, m = Dropout<ratio=0.5>(x) y = Neg(d) }",
+        "Dropout 10 with a mask": _OLD.replace("@", "10")
+        + "(float[3,5] x) => (float[3,5] y, bool[3,5] m) { d, m = Dropout<ratio=0.5>(x) y = Neg(d) }",
     },
     "Quantization": {
         "QuantizeLinear": """(float[3,8] x) => (uint8[3,8] y) {

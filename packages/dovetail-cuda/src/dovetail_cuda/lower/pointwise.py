@@ -377,10 +377,15 @@ def dropout(
 
 
 @registry.register("Dropout", since=7, until=9, types={"T": ("float16", "float32", "float64")})
+def dropout_7(x: Tensor, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Tensor, ...]:
+    """Return the tensor and a mask of zeros in its type: older opsets draw no mask, as in ONNX Runtime."""
+    return (x, make_constant(value=0, shape=x.shape, dtype=x.dtype))[:num_outputs]
+
+
 @registry.register("Dropout", since=10, until=11, types={"T": ("float16", "float32", "float64"), "T1": ("bool",)})
-def dropout_by_attribute(x: Tensor, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Tensor, ...]:
-    """The same tensor: what drops anything was told so by an input later."""
-    return dropout(x, num_outputs=num_outputs)
+def dropout_10(x: Tensor, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Tensor, ...]:
+    """Return the tensor and a mask of False."""
+    return (x, make_constant(value=False, shape=x.shape, dtype="bool"))[:num_outputs]
 
 
 # activations with attributes
