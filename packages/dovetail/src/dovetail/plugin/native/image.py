@@ -15,7 +15,7 @@ from typing import Any, Final
 from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Logger, Severity
-from dovetail.plugin.native.elf import require_whole
+from dovetail.plugin.native.elf import require_valid
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
     NativeDims,
@@ -105,7 +105,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=where, fix="check the path")
     _require_entry(path, where)
-    require_whole(path, where)
+    require_valid(path, where)
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     except OSError as error:
