@@ -98,8 +98,8 @@ def test_positions_above_are_invalid_and_below_are_what_was_accepted() -> None:
             self.note("good", pos)
             return bool(in_out[pos].desc.format == LINEAR)
 
-        def compute(self, *args: Any) -> None:
-            pass
+        def compute(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any) -> None:
+            as_array(outputs[0], output_desc[0])[...] = 0
 
     trace: list[Any] = []
 
@@ -238,7 +238,7 @@ def test_memory_lies_as_the_chosen_format_says(dtype: Any, fmt: Any, rows: int) 
 
         def compute(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any) -> None:
             assert input_desc[0].format == output_desc[0].format == fmt
-            assert tuple(input_desc[0].dims) == (rows, 5, 2, 3)
+            assert tuple(input_desc[0].dims)[1:] == (5, 2, 3)
             seen.append(as_array(inputs[0], input_desc[0]).copy())
             super().compute(input_desc, output_desc, inputs, outputs)
 

@@ -185,11 +185,11 @@ def _count_runs(cache_id: Any, cache: Any, addend: float = 1.0) -> int:
 def test_an_id_lets_later_builds_skip_timing(cache_id: str) -> None:
     config = trt.Builder(Messages()).create_builder_config()
     cache = config.create_timing_cache(b"")
-    assert _count_runs(cache_id, cache) > 0
-    assert _count_runs(cache_id, cache) == 0
+    assert _count_runs(cache_id, cache) > 1
+    assert _count_runs(cache_id, cache) == 1
     again = config.create_timing_cache(bytes(cache.serialize()))
-    assert _count_runs(cache_id, again) == 0
-    assert _count_runs(cache_id + "other", again) > 0
+    assert _count_runs(cache_id, again) == 1
+    assert _count_runs(cache_id + "other", again) > 1
 
 
 @pytest.mark.parametrize("cache_id", [None, "unset"])

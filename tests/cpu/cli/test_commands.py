@@ -154,6 +154,7 @@ def test_options_reach_the_configuration() -> None:
     words = ["build", "m.onnx", "--workspace", "2", "--tactic-timeout", "5", "--alias-io", "--strict", "--detailed"]
     words += ["--strip-weights", "--error-on-timing-cache-miss", "--timing-cache", "t", "--carry-plugins", "a", "b"]
     words += ["--providers", "onnxruntime, cpu", "--off", "gelu,attention", "--layer-provider", "a=b*=cpu"]
+    words += ["--no-run-plugins"]
     args = make_parser().parse_args(words)
     config = _make_config(args, [], read_settings(args))
     flags = (BuilderFlag.REFIT, BuilderFlag.STRIP_PLAN, BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
@@ -165,6 +166,7 @@ def test_options_reach_the_configuration() -> None:
     assert config.plugins_to_serialize == ["a", "b"]
     assert (config.providers, config.passes_off) == (("onnxruntime", "cpu"), ("gelu", "attention"))
     assert config.layer_providers == {"a=b*": "cpu"}
+    assert not config.run_plugins
 
 
 # run

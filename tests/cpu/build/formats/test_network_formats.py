@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import dovetail as dt
+from dovetail.plugin import as_array
 from tests.support.plugins import PlainCreator, ScalePlugin
 
 
@@ -30,9 +31,10 @@ class Timed(ScalePlugin):
 
 
 class Sleeper(Timed):
-    """Computes nothing, so that its time is its sleep also on a busy machine."""
+    """Writes zeros, so that its time is its sleep also on a busy machine."""
 
-    def enqueue(self, input_desc: Any, *args: Any) -> None:
+    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, *args: Any) -> None:
+        as_array(outputs[0], output_desc[0])[...] = 0
         is_linear = input_desc[0].format == dt.TensorFormat.LINEAR
         time.sleep(self.linear_s if is_linear else self.packed_s)
 

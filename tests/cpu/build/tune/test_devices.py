@@ -98,7 +98,7 @@ def test_keys_name_the_device_that_ran_the_layer(device: HostDevice) -> None:
     assert all(key.startswith(f"plugin|{device.device.fingerprint}|") for key in keys)
     DeviceScale.streams.clear()
     rows = _build(DeviceScale(), cache, fails_on_miss=True)[0].candidates
-    assert not DeviceScale.streams
+    assert len(DeviceScale.streams) == 1  # a cached choice is run once
     assert {row.status for row in rows} == {"cached"}
 
 

@@ -226,7 +226,7 @@ class Cached(Linear):
     timing_cache_id = ""
 
 
-def test_a_second_build_with_the_cache_runs_nothing_and_gives_the_same_manifest() -> None:
+def test_a_second_build_with_the_cache_runs_the_choice_once_and_gives_the_same_manifest() -> None:
     cache = dt.TimingCache()
     calls: list = []
 
@@ -235,7 +235,7 @@ def test_a_second_build_with_the_cache_runs_nothing_and_gives_the_same_manifest(
 
     first, _ = build_engine(Cached(), PlainCreator("TestScale", Cached), configure=use_cache)
     second, _ = build_engine(Cached(calls=calls), PlainCreator("TestScale", Cached), configure=use_cache)
-    assert "enqueue" not in {name for name, _ in calls}
+    assert [name for name, _ in calls].count("enqueue") == 1
     assert "configure_plugin" in {name for name, _ in calls}
     third, _ = build_engine(Cached(), PlainCreator("TestScale", Cached), configure=use_cache)
     assert PlanFile.from_bytes(second).manifest == PlanFile.from_bytes(third).manifest
@@ -254,8 +254,8 @@ def test_the_second_identical_layer_of_a_network_is_not_timed_again() -> None:
     z = network.add_plugin_v3([y], [], Cached(2.0, two)).get_output(0)
     network.mark_output(z)
     builder.build_serialized_network(network, builder.create_builder_config())
-    assert "enqueue" in {name for name, _ in one}
-    assert "enqueue" not in {name for name, _ in two}
+    assert [name for name, _ in one].count("enqueue") > 1
+    assert [name for name, _ in two].count("enqueue") == 1
 
 
 def test_a_plugin_without_an_id_is_timed_every_time() -> None:
@@ -314,7 +314,7 @@ def test_a_crash_while_timing_loses_no_timings(tmp_path: Path) -> None:
         config.set_flag(dt.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
 
     build_engine(Cached(calls=calls), PlainCreator("TestScale", Cached), shape=(2, 3), configure=use_file)
-    assert "enqueue" not in {name for name, _ in calls}
+    assert [name for name, _ in calls].count("enqueue") == 1
 
 
 class _StopAt(dt.IProgressMonitor):

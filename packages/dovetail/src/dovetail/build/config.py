@@ -107,6 +107,10 @@ class BuilderConfig(NoOpContext):
         self.tactic_timeout_s = 60.0
         """How long one run of one tactic may take while it is timed."""
         self.max_num_tactics = -1
+        self.run_plugins = True
+        """Whether every plugin layer is run once before the plan is saved, at the optimum shapes of each profile. A
+        plugin that fails ends the build. Off for plugins that cannot run here or must not, such as those with side
+        effects; the build then warns which were not run."""
         self.tells_unset_dims = True
         """Whether a build without a profile tells which sizes it tunes for; hosts that cannot set any turn it off."""
         self.is_part = False

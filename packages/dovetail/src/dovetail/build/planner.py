@@ -55,6 +55,7 @@ from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
+from dovetail.build.tune.plugin_runs import PluginRunner
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.trial import PluginLayer, dynamic_descs
@@ -116,6 +117,7 @@ class _Planner:
         self._session = CacheSession(self._config, request.logger)
         self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger, phases)
         self._plugin_tuner = PluginTuner(self._tuner)
+        self._plugin_runner = PluginRunner(self._tuner, self._plugin_tuner, is_enabled=self._config.run_plugins)
         self._services = BuildServices(
             request.config,
             request.logger,
@@ -247,6 +249,8 @@ class _Planner:
             tell_unset(unset, self._request.logger, strict=self._config.strict)
         choices = choose_formats(self._graph, context, tuned, layers, self._tuner)
         for node, entry, _ in nodes:
+            if not self._request.is_reference:  # calibration and precision trials run the whole network
+                self._plugin_runner.run_once(layers[node], choices[node], index)
             context.chosen[node] = self._finish(node, entry, layers[node], tuned[node], choices[node], index)
         if self._io_memory is None:
             shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
@@ -314,7 +318,9 @@ class _Planner:
         aliases = find_aliases(node, graph_handle, entry.num_inputs, is_enabled=is_enabled)
         handle = self._clone(graph_handle)
         rule = _type_rule(self._request)
-        layer = make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)
+        layer = make_plugin_layer(
+            node, entry, handle, context, rule, inference=self._inference, aliases=aliases, in_body=in_body
+        )
         _check_launch(layer)
         return layer
 

@@ -448,13 +448,15 @@ class PluginHandle:
                 (logger or _LOGGER).log(Severity.ERROR, str(error))
 
     def describe_failure(self, method: str, error: BaseException) -> PluginError:
-        """The error to raise when a callback raised."""
-        if isinstance(error, DovetailError) and not isinstance(error, PluginError):
-            return PluginError(f"{method} failed: {error}", where=f"{self.where}, {locate_error(error)}")
+        """Return the error to raise when a callback raised: a named error keeps what it expected and its fix."""
+        where = f"{self.where}, {locate_error(error)}"
+        fix = f"run `dovetail check` on the plugin to see the rule that {method} breaks"
+        if not isinstance(error, DovetailError):
+            return PluginError(f"{method} raised {type(error).__name__}: {error}", where=where, fix=fix)
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        verb = f"raised {type(error).__name__}" if isinstance(error, PluginError) else "failed"
         return PluginError(
-            f"{method} raised {type(error).__name__}: {error}",
-            where=f"{self.where}, {locate_error(error)}",
-            fix=f"run `dovetail check` on the plugin to see the rule that {method} breaks",
+            f"{method} {verb}: {what}", where=where, expected=error.expected, got=error.got, fix=error.fix or fix
         )
 
     def _call(self, method: str, action: Callable[[], T]) -> T:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from dovetail.build.assign.layers import layer_name
@@ -126,6 +129,7 @@ def make_plugin_layer(
     context: ProgramContext,
     rule: TypeRule,
     *,
+    inference: ShapeInference,
     aliases: tuple[int, ...],
     in_body: bool,
 ) -> PluginLayer:
@@ -143,6 +147,7 @@ def make_plugin_layer(
         for value, tensor in zip(values, tensors, strict=True)
     )
     outputs = [context.dims(value) or [] for value in node.outputs]
+    size_outputs = {size.name: size.output_index for size in size_symbols(node)}
     _check_aliases(handle, tensors, entry.num_inputs, aliases)
     return PluginLayer(
         name=layer_name(node),
@@ -152,7 +157,9 @@ def make_plugin_layer(
         proposals=proposals,
         rooms=tuple(_find_room(value, context, sizes) for value in values),
         num_inputs=entry.num_inputs,
-        data_dependent=tuple(_size_axes(dims, sizes) for dims in outputs),
+        data_dependent=tuple(_size_axes(dims, size_outputs) for dims in outputs),
+        size_bounds={size_outputs[name]: context.ranges.at([upper])[1][0] for name, upper in sizes.items()},
+        contents=tuple(_find_contents(value, context, inference) for value in values[: entry.num_inputs]),
         aliases=aliases,
         is_linear_only=is_linear_only,
     )
@@ -196,14 +203,27 @@ def _find_different_sizes(
     if given is None or wanted is None:
         return None
     for first, second in ((given.opt, wanted.opt), (given.min, wanted.min), (given.max, wanted.max)):
-        sizes = [math.prod(shape) for shape in (first, second) if None not in shape]  # type: ignore[type-var]
-        if len(sizes) == 2 and sizes[0] != sizes[1]:
+        sizes = [math.prod(size for size in shape if size is not None) for shape in (first, second)]
+        if None not in (*first, *second) and sizes[0] != sizes[1]:
             return first, second
     return None
 
 
-def _size_axes(dims: Sequence[Expr | None], sizes: Collection[str]) -> tuple[int, ...]:
-    return tuple(axis for axis, dim in enumerate(dims) if isinstance(dim, Symbol) and dim.name in sizes)
+def _size_axes(dims: Sequence[Expr | None], size_outputs: Mapping[str, int]) -> dict[int, int]:
+    """Data-dependent axes of an output, each with the index of its size tensor among the outputs."""
+    names = {axis: dim.name for axis, dim in enumerate(dims) if isinstance(dim, Symbol)}
+    return {axis: size_outputs[name] for axis, name in names.items() if name in size_outputs}
+
+
+def _find_contents(value: ir.Value, context: ProgramContext, inference: ShapeInference) -> npt.NDArray[Any] | None:
+    """Contents of an input at the optimum of the profile, where they are constant or follow from shapes."""
+    if value.const_value is not None:
+        return value.const_value.numpy()
+    elements, dtype = inference.constant_values(value), data_type_from_ir(value.dtype)
+    if elements is None or dtype is None or None in elements:
+        return None
+    shape, numbers = context.ranges.at(context.dims(value) or [])[1], context.ranges.at(elements)[1]
+    return np.array(numbers, dtype.numpy).reshape(shape) if math.prod(shape) == len(numbers) else None
 
 
 def _describe(value: ir.Value, context: ProgramContext) -> TensorSpec:

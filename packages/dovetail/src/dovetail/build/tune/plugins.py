@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.build.plan_plugins import check_copy
+from dovetail.build.tune.agree import Result
 from dovetail.build.tune.candidates import Outcome, TimedCandidate, candidate_record, pick_best
 from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations, layout_text
 from dovetail.build.tune.keys import make_key
+from dovetail.build.tune.plugin_checks import check_run
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.trial import PluginLayer, PluginTrial, dynamic_descs, workspace_descs
 from dovetail.build.tune.tuner import CandidateTuner
@@ -39,6 +41,8 @@ class Choice:
     combination: Combination
     tactic: int
     time_us: float
+    is_checked: bool = False
+    """Whether a run of it in this build was checked."""
 
 
 @dataclass
@@ -131,12 +135,12 @@ class PluginTuner:
         for combination in combinations:
             if not _respects_aliases(layer, combination):
                 continue
-            attached = self._attach(layer, combination)
+            attached = self.attach(layer, combination)
             tactics = attached.get_valid_tactics() or [0]
             if self._options.max_tactics > 0:
                 tactics = tactics[: self._options.max_tactics]
             # Each tactic runs on an object of its own: one that hangs may still be running when the next is timed.
-            handles = [attached, *(self._attach(layer, combination) for _ in tactics[1:])]
+            handles = [attached, *(self.attach(layer, combination) for _ in tactics[1:])]
             for tactic, handle in zip(tactics, handles, strict=True):
                 trials.append(PluginTrial(len(trials), layer, combination, tactic, handle, lane))
         if not trials:
@@ -147,7 +151,8 @@ class PluginTuner:
             )
         return trials
 
-    def _attach(self, layer: PluginLayer, combination: Combination) -> PluginHandle:
+    def attach(self, layer: PluginLayer, combination: Combination) -> PluginHandle:
+        """Return an attached object that is configured for a combination."""
         attached = layer.handle.attach_to_context(self.find_context(layer.provider))
         check_copy(layer.handle, attached, "attach_to_context")
         attached.configure(*dynamic_descs(layer, combination))
@@ -161,10 +166,16 @@ class PluginTuner:
             prepare=trial.prepare,
             run=trial.run,
             key=None if cache_id is None else _make_key(trial, cache_id),
-            compute=trial.compute,
+            compute=lambda: self._compute(trial),
             check=lambda: trial.check_workspace(self.ask_workspace, self._options.workspace_bytes),
             close=lambda: trial.close(self._logger),
         )
+
+    def _compute(self, trial: PluginTrial) -> Result:
+        """Run a trial over fresh inputs, check what it wrote, and return its outputs."""
+        for text in check_run(trial, strict=self._options.strict):
+            self._logger.log(Severity.WARNING, f"layer '{trial.layer.name}', {trial.handle.where}: {text}")
+        return trial.read_result()
 
 
 def _make_key(trial: PluginTrial, cache_id: str) -> str:
@@ -199,7 +210,10 @@ def _conclude(
         best = pick_best((trial.id, outcomes[trial.id]) for trial in trials if trial.combination == combination)
         if best is not None:
             time_us = outcomes[best].time_us or 0.0
-            tuned.choices.append(Choice(combination=combination, tactic=trials[best].tactic, time_us=time_us))
+            trial = trials[best]
+            tuned.choices.append(
+                Choice(combination=combination, tactic=trial.tactic, time_us=time_us, is_checked=trial.is_checked)
+            )
     if not tuned.choices:
         raise _no_tactic(layer, tuned.table, enumeration)
     return tuned

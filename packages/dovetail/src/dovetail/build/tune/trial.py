@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from dovetail.build.tune.agree import Output, Result
 from dovetail.build.tune.clocks import Lane
 from dovetail.build.tune.combinations import Combination, describe_tensor, layout_text
 from dovetail.build.tune.inputs import draw_integers, draw_numbers, make_generator
-from dovetail.build.tune.memory import PlacedArray, place_array, place_workspace
+from dovetail.build.tune.memory import PlacedArray, place_array, place_workspace, read_available_bytes
+from dovetail.errors import ResourceError
 from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
 from dovetail.loggers import ILogger
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.kernels import decode_launch, encode_launch
-from dovetail.plugin.unwritten import CheckedEnqueue, can_check_outputs
+from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.quantize import convert_type
 from dovetail.runtime.steps.kernel_plugin import load_kernel_plugin
@@ -44,8 +44,12 @@ class PluginLayer:
     rooms: tuple[tuple[int, ...], ...]
     """The shape that each needs memory for at the tuned one: for size tensors, their bounds."""
     num_inputs: int
-    data_dependent: tuple[tuple[int, ...], ...]
-    """For each output the axes whose size the plugin tells."""
+    data_dependent: tuple[Mapping[int, int], ...]
+    """For each output its data-dependent axes, each with the output that is its size tensor."""
+    size_bounds: Mapping[int, int]
+    """The upper bound of each output that is a size tensor, at the tuned shape."""
+    contents: tuple[Any, ...]
+    """For each input its contents at the tuned shape where they are known, such as those of a weight, else None."""
     aliases: tuple[int, ...]
     """For each output the input it shares memory with, or -1."""
     is_linear_only: bool = False
@@ -80,8 +84,8 @@ class PluginTrial:
         self._workspace_bytes = 0
         self._workspace: PlacedArray | None = None
         self._arguments: tuple[Any, ...] = ()
-        self._checks_outputs = lane.provider.memory.is_host and can_check_outputs(handle)
-        """Whether the first run is checked for outputs that it does not write."""
+        self.is_checked = False
+        """Whether a run of it was checked, and passed."""
 
     def check_workspace(
         self, ask: Callable[[PluginLayer, PluginHandle, Combination], int], limit_bytes: int
@@ -94,25 +98,21 @@ class PluginTrial:
         return None
 
     def prepare(self) -> None:
-        """Everything before a burst of runs that is not to be timed: nobody else uses the object, so once is enough."""
+        """Allocate memory and announce shapes before the first burst of runs; not timed."""
         if self._arrays is None:
-            self._allocate()
-            self._load_kernel()
-            self._running.on_shape_change(self._arguments[0], self._arguments[1])
+            self.allocate()
+            self.announce()
+
+    def announce(self) -> None:
+        """Load the kernel of a plugin that is one, and announce the shapes."""
+        self._load_kernel()
+        self._running.on_shape_change(self._arguments[0], self._arguments[1])
 
     def run(self) -> None:
         """One enqueue; a status that is a failure is raised."""
-        runtime = self._running.runtime
-        returned = self._run_first() if self._checks_outputs else runtime.enqueue(*self._arguments)
+        returned = self._running.runtime.enqueue(*self._arguments)
         if returned is not None:
             self.handle.check_status("enqueue", returned)
-
-    def _run_first(self) -> Any:
-        self._checks_outputs = False
-        enqueue = partial(self._running.runtime.enqueue, *self._arguments)
-        _, out_descs, _, outputs, *_ = self._arguments
-        aliased = frozenset(i for i, source in enumerate(self.layer.aliases) if source >= 0)
-        return CheckedEnqueue(self.handle, out_descs, aliased).run(enqueue, outputs)
 
     def close(self, logger: ILogger) -> None:
         """Let go of the plugin, and of its kernel where it gave one."""
@@ -130,20 +130,37 @@ class PluginTrial:
         identity = (handle.name, handle.version, handle.namespace)
         self._running = load_kernel_plugin(identity, stored, launch.code, provider)
 
-    def compute(self) -> Result:
-        """One run from fresh inputs; the outputs as plain float64 arrays for comparison."""
-        self._arrays = None
-        self.prepare()
-        self.run()
-        return self._outputs()
+    def require_memory(self) -> None:
+        """Check that the host has memory for the tensors and the workspace of one run.
 
-    def _allocate(self) -> None:
+        Allocations may succeed beyond it, and the process is ended when it writes them.
+
+        Raises:
+            ResourceError: It has not, by its own account.
+        """
+        available = read_available_bytes()
+        if available is None or not self._lane.provider.memory.is_host:
+            return
+        rooms = zip(self.layer.rooms, self.combination, strict=True)
+        needed = sum(size_bytes(room, layout.data_type, layout.tensor_format) for room, layout in rooms)
+        if needed + self._workspace_bytes > available:
+            raise ResourceError("out of memory", expected=f"at most {available} bytes", got=f"{needed} bytes")
+
+    def allocate(self, fill: Callable[[DataType], int] | None = None) -> None:
+        """Allocate inputs, outputs and workspace.
+
+        Args:
+            fill: Gives the value of every byte of an output by its type; by default outputs are zero.
+        """
         layer, count, lane = self.layer, self.layer.num_inputs, self._lane
-        inputs = [place_array(lane, _random_input(i, layer, self.combination[i])) for i in range(count)]
+        inputs = [place_array(lane, _make_input(i, layer, self.combination[i])) for i in range(count)]
         outputs = []
         for index, layout in enumerate(self.combination[count:]):
             source, room = layer.aliases[index], layer.rooms[count + index]
-            outputs.append(inputs[source] if source >= 0 else place_array(lane, _output_memory(room, layout, self.id)))
+            memory = _output_memory(room, layout) if source < 0 else None
+            if memory is not None and fill is not None:
+                memory.reshape(-1).view(np.uint8)[...] = fill(layout.data_type)
+            outputs.append(inputs[source] if memory is None else place_array(lane, memory))
         self._arrays = [*inputs, *outputs]
         self._workspace = place_workspace(lane, self._workspace_bytes)
         pointers = [array.address for array in self._arrays]
@@ -165,7 +182,29 @@ class PluginTrial:
             descs.append(desc)
         return descs[:count], descs[count:]
 
-    def _outputs(self) -> Result:
+    def synchronize(self) -> None:
+        """Wait until everything that the runs put on the stream of the lane is done."""
+        provider, stream = self._lane.provider, self._lane.stream
+        call(provider.id, "synchronize", provider.synchronize if stream is None else stream.synchronize)
+
+    def read_output(self, index: int) -> Any:
+        """Return the memory of an output, in its physical layout; INT4 and FP4 as bytes of two elements."""
+        assert self._arrays is not None  # noqa: S101 - allocated by the caller
+        return self._arrays[self.layer.num_inputs + index].read()
+
+    def find_overrun(self) -> str | None:
+        """Return which memory a run wrote past, in words; None if it wrote past none."""
+        names = [f"input {i}" for i in range(self.layer.num_inputs)]
+        names += [f"output {i}" for i in range(len(self.layer.aliases))]
+        memory = [*(self._arrays or ()), self._workspace]
+        for name, array in zip([*names, "the workspace"], memory, strict=False):
+            overrun = None if array is None else array.find_overrun()
+            if overrun is not None:
+                return f"{overrun} of {name}"
+        return None
+
+    def read_result(self) -> Result:
+        """Return the outputs of the last run as plain float64 arrays for comparison."""
         assert self._arrays is not None  # noqa: S101 - allocated by compute
         count, results = self.layer.num_inputs, []
         for index, layout in enumerate(self.combination[count:]):
@@ -179,9 +218,14 @@ class PluginTrial:
         return Result(tuple(results), tuple(layout.data_type for layout in self.combination[:count]))
 
 
-def _random_input(index: int, layer: PluginLayer, layout: TensorSpec) -> Any:
+def _make_input(index: int, layer: PluginLayer, layout: TensorSpec) -> Any:
+    """Return an input in the layout of a candidate: its known contents, or made-up numbers of the tuned shape."""
     rng, shape, dtype = make_generator(index), layer.opt(index), layout.data_type
-    if dtype.is_float or layout.scale > 0:
+    known = layer.contents[index]
+    if known is not None:
+        is_same = np.dtype(known.dtype) == dtype.numpy
+        values = known if is_same else convert_type(known, dtype.numpy, target_scale=layout.scale)
+    elif dtype.is_float or layout.scale > 0:
         numbers = _shared_numbers(rng, shape, layer.proposals[index])
         values = convert_type(numbers, dtype.numpy, target_scale=layout.scale)
     else:
@@ -207,13 +251,10 @@ def _shared_numbers(rng: np.random.Generator, shape: tuple[int, ...], layouts: C
     return numbers
 
 
-def _output_memory(shape: tuple[int, ...], layout: TensorSpec, trial: int) -> Any:
-    """Memory that holds other numbers for each trial, so that two that leave it unwritten do not agree."""
-    dtype = layout.data_type
-    if dtype.bits < 8:
-        return np.full(size_bytes(shape, dtype, layout.tensor_format), 17 * (trial + 1) % 256, np.uint8)
-    stain = trial % 2 if dtype is DataType.BOOL else trial % 100 + 1
-    return np.full(packed_shape(shape, layout.tensor_format), stain, dtype.numpy)
+def _output_memory(shape: tuple[int, ...], layout: TensorSpec) -> Any:
+    if layout.data_type.bits < 8:
+        return np.zeros(size_bytes(shape, layout.data_type, layout.tensor_format), np.uint8)
+    return np.zeros(packed_shape(shape, layout.tensor_format), layout.data_type.numpy)
 
 
 def dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:

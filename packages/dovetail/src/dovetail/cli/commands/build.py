@@ -69,6 +69,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
     parser.add_argument(
+        "--no-run-plugins", action="store_true", help="do not run each plugin once before the plan is saved"
+    )
+    parser.add_argument(
         "--detailed", action="store_true", help="let the engine inspector show everything, not only names"
     )
     amount = parser.add_mutually_exclusive_group()
@@ -271,6 +274,7 @@ def _make_config(
         if is_set:
             config.set_flag(flag)
     config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, args.alias_io)
+    config.run_plugins = not args.no_run_plugins
     config.aliases = _read_aliases(args.alias)
     if args.detailed:
         config.profiling_verbosity = ProfilingVerbosity.DETAILED
