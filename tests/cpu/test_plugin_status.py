@@ -172,7 +172,7 @@ def test_failed_tactics_do_not_outvote_the_right_one(status: Any) -> None:
     assert "enqueue returned status" in rows[1].reason
 
 
-def test_tactics_that_write_nothing_and_say_nothing_do_not_agree() -> None:
+def test_tactics_that_write_nothing_fail() -> None:
     class Idle(Reporting):
         tactics = (1, 2, 3, 4)
 
@@ -182,7 +182,8 @@ def test_tactics_that_write_nothing_and_say_nothing_do_not_agree() -> None:
 
     rows = _rows(Idle(2.0))
     assert rows[1].chosen or rows[2].chosen
-    assert {rows[tactic].status for tactic in (3, 4)} == {"wrong"}
+    assert {rows[tactic].status for tactic in (3, 4)} == {"failed"}
+    assert "enqueue did not write output 0" in rows[3].reason
 
 
 def test_when_every_tactic_returns_a_failure_the_build_fails() -> None:
@@ -214,9 +215,11 @@ def test_a_failure_status_on_a_device(plugin_class: type[Reporting]) -> None:
         engine = dt.compile(model, providers=["status_device", "cpu"], registry=registry)
         for _ in range(3):
             np.testing.assert_array_equal(engine(x), 2 * x)
-        _fail(plugin_class, 9)
         engine.close()
         engine = dt.compile(model, providers=["status_device", "cpu"], registry=registry)
+        _fail(plugin_class, 9)
         with pytest.raises(dt.PluginError, match="enqueue returned status 9"):
             engine(x)
         engine.close()
+        with pytest.raises(dt.PluginError, match=r"layer 'scale'.*enqueue returned status 9"):
+            dt.compile(model, providers=["status_device", "cpu"], registry=registry)

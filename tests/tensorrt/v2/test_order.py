@@ -37,10 +37,10 @@ def load(plan: bytes, creator: Any) -> Any:
     return runtime.deserialize_cuda_engine(plan)
 
 
-def test_the_build_phase_of_a_plugin_with_one_way_to_run() -> None:
+def test_the_build_phase_of_a_plugin_with_one_candidate() -> None:
     build(NotedPlugin())
-    assert "initialize" not in CALLS
-    assert "enqueue" not in CALLS
+    assert CALLS.count("initialize") == CALLS.count("terminate") == 1
+    assert len([call for call in CALLS if call.startswith("enqueue")]) == 1
     assert CALLS.index("clone") < CALLS.index("attach") < CALLS.index("configure (-1, 3) (1, 3)..(4, 3)")
     assert CALLS.index("configure (-1, 3) (1, 3)..(4, 3)") < CALLS.index("workspace (4, 3)") < CALLS.index("serialize")
     assert CALLS.count("detach") == CALLS.count("attach")
@@ -153,7 +153,13 @@ def test_batches_that_differ_are_refused() -> None:
             return Add()
 
     file = PluginFile("add", "", ((2, 3), (2, 3)), lambda x, y: (x + y,))
-    plan = build_plan(file, lambda network, inputs: network.add_plugin_v2(inputs, Add()))
+    with pytest.raises(dt.PluginError, match=r"layer '.*enqueue returned status 7"):
+        build_plan(file, lambda network, inputs: network.add_plugin_v2(inputs, Add()))
+
+    def switch_off(config: Any) -> None:
+        config.run_plugins = False
+
+    plan = build_plan(file, lambda network, inputs: network.add_plugin_v2(inputs, Add()), config=switch_off)
     creator = type("C", (NotedCreator,), {"deserialize_plugin": lambda self, name, data: Add()})()
     with load(plan, creator) as engine:
         with pytest.raises(dt.PluginError, match="the inputs have different batches"):

@@ -81,10 +81,11 @@ class _CheckedRun:
             raise NotRunError(f"there is not enough memory for its tensors: {_first_line(error)}") from error
         trial.announce()
         try:
-            trial.run()
+            status = trial.enqueue()
             trial.synchronize()
         except (Exception, SystemExit) as error:
             raise handle.describe_failure("enqueue", error) from error
+        handle.check_status("enqueue", status)
         overrun = trial.find_overrun()
         if overrun is not None:
             raise PluginError(

@@ -110,9 +110,13 @@ class PluginTrial:
 
     def run(self) -> None:
         """One enqueue; a status that is a failure is raised."""
-        returned = self._running.runtime.enqueue(*self._arguments)
+        returned = self.enqueue()
         if returned is not None:
             self.handle.check_status("enqueue", returned)
+
+    def enqueue(self) -> Any:
+        """One enqueue; return its status."""
+        return self._running.runtime.enqueue(*self._arguments)
 
     def close(self, logger: ILogger) -> None:
         """Let go of the plugin, and of its kernel where it gave one."""
