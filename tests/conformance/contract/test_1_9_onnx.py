@@ -164,12 +164,9 @@ def test_attributes_become_fields() -> None:
     assert got["t_i64"].data.tolist() == [-1, 2**40]
 
 
-def test_integers_are_cut_to_32_bits_and_that_is_said() -> None:
-    creator, logger = Noting("big"), Messages()
-    _compile(_model(helper.make_node("Plus", ["x"], ["y"], big=2**32 + 5)), creator, logger=logger)
-    assert creator.fields["big"].type == T.INT32
-    assert creator.fields["big"].data[0] == 5
-    assert "big" in logger.text()
+def test_an_undeclared_integer_beyond_32_bits_is_an_error() -> None:
+    with pytest.raises(trt.ModelError, match=r"field 'big' of type INT32 cannot hold 4294967301"):
+        _compile(_model(helper.make_node("Plus", ["x"], ["y"], big=2**32 + 5)), Noting("big"))
 
 
 def test_only_named_attributes_are_passed_and_missing_ones_are_a_warning() -> None:

@@ -180,7 +180,7 @@ def fields_from_attributes(attributes: Sequence[Attribute], values: Mapping[str,
 def attributes_from_fields(attributes: Sequence[Attribute], fields: Sequence[PluginField]) -> dict[str, Any]:
     """The values that fields hold, copied; attributes without a field keep their defaults.
 
-    Fields may also come from an ONNX node, where numbers are narrower and strings end with NUL.
+    Fields may also come from an ONNX node, where strings end with NUL.
     """
     by_name = {field.name: field for field in fields}
     values = {}
@@ -200,7 +200,8 @@ def _value_from_field(attribute: Attribute, field: PluginField, extra: PluginFie
     if attribute.kind == "str":
         return raw.tobytes().rstrip(b"\0").decode()
     if attribute.kind == "bytes":
-        return raw.tobytes()
+        data = raw.tobytes()
+        return data.removesuffix(b"\0") if field.type is PluginFieldType.CHAR else data  # texts of ONNX end with NUL
     if attribute.kind == "array":
         return _array_from_field(field, extra)
     if field.type is PluginFieldType.CHAR:  # its characters read as numbers, which nobody meant

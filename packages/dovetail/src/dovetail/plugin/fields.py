@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.contract_enum import ContractEnum
-from dovetail.errors import PluginError, UsageError
+from dovetail.errors import PluginError
 
 __all__ = [
     "MAX_NAME_BYTES",
@@ -25,7 +25,6 @@ __all__ = [
     "decode_fields",
     "element_type",
     "encode_fields",
-    "field_from_value",
 ]
 
 MAX_NAME_BYTES: Final = 1023
@@ -191,33 +190,6 @@ def element_type(field_type: PluginFieldType) -> np.dtype[Any] | None:
     dtype('int32')
     """
     return _NUMPY_TYPES.get(field_type)
-
-
-def field_from_value(name: str, value: Any) -> PluginField:
-    """A field from a plain Python value, for command lines and tests.
-
-    >>> field_from_value("alpha", 0.5).type.name, field_from_value("axes", [1, 2]).type.name
-    ('FLOAT32', 'INT32')
-    """
-    if isinstance(value, str):
-        return PluginField(name, value.encode(), PluginFieldType.CHAR)
-    if isinstance(value, bytes):
-        return PluginField(name, value, PluginFieldType.UNKNOWN)
-    array = np.atleast_1d(np.asarray(value))
-    if array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
-        array = array.astype(np.float32)
-    if array.dtype == np.int64 and not isinstance(value, np.ndarray | np.generic):
-        array = array.astype(np.int32)
-    if array.dtype == np.bool_:
-        array = array.astype(np.int8)
-    return PluginField(name, array, _field_type(name, array.dtype))
-
-
-def _field_type(name: str, dtype: np.dtype[Any]) -> PluginFieldType:
-    for field_type, known in _NUMPY_TYPES.items():
-        if known == dtype:
-            return field_type
-    raise UsageError(f"field '{name}' has no field type for {dtype.name}", fix="pass float, int, str, bytes or arrays")
 
 
 def encode_fields(fields: Iterable[PluginField], *, where: str) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
 """Attributes of plugins written with decorators: which annotations stand for one, and how values become plugin fields.
 
-Fields hold the exact value, and are read back exactly. A field that comes from an ONNX node may be narrower, as numbers
-there are of 32 bits and texts end with NUL.
+Fields hold the exact value and are read back exactly. Texts of an ONNX node end with NUL.
 """
 
 from __future__ import annotations
 
+import math
 import typing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -87,17 +87,35 @@ class AttributeType:
         if field.buffer is None:
             raise DecoratorError(f"attribute '{field.name}' has no value", where=where, expected=self.text)
         if self.python in (str, bytes) and not self.element:
-            return self._read_text(np.ascontiguousarray(field.buffer).tobytes())
+            raw = np.ascontiguousarray(field.buffer).tobytes()
+            if self.python is str:
+                return raw.removesuffix(b"\0").decode()
+            return raw.removesuffix(b"\0") if field.type is PluginFieldType.CHAR else raw
         values: Any = field.data
         if self.element:
             is_raw = field.type is PluginFieldType.UNKNOWN
-            return values.view(self.element).copy() if is_raw else values.astype(self.element)
+            return values.view(self.element).copy() if is_raw else self._convert(values, field.name, where)
         if values is None or values.size != 1:
             raise DecoratorError(f"attribute '{field.name}' is no single value", where=where, expected=self.text)
-        return self.python(values.reshape(-1)[0].item())
+        value = values.reshape(-1)[0].item()
+        is_exact = math.isfinite(value) and value == int(value) and (self.python is int or value in (0, 1))
+        if self.python is not float and not is_exact:
+            raise DecoratorError(
+                f"attribute '{field.name}' is another value", where=where, expected=self.text, got=value
+            )
+        return self.python(value)
 
-    def _read_text(self, raw: bytes) -> Any:
-        return raw if self.python is bytes else raw.removesuffix(b"\0").decode()
+    def _convert(self, values: Any, name: str, where: str) -> Any:
+        """The elements in the type of the annotation, which must hold them."""
+        with np.errstate(all="ignore"):
+            converted = values.astype(self.element)
+        is_rounded = converted.dtype.kind == "f" and values.dtype.kind == "f"
+        same = np.isfinite(converted) == np.isfinite(values) if is_rounded else converted == values
+        if not np.all(same):
+            raise DecoratorError(
+                f"attribute '{name}' does not fit", where=where, expected=self.text, got=values.tolist()
+            )
+        return converted
 
 
 def read_annotation(annotation: Any) -> AttributeType | None:

@@ -73,7 +73,7 @@ class PluginImport:
 
     Args:
         registry: Where creators are looked up.
-        logger: Told about fields without an attribute and numbers that do not fit.
+        logger: Receives warnings about fields without an attribute.
         override: Operators that are plugins although ONNX or a function has them.
         problems: Where to note what does not work.
     """
@@ -231,11 +231,7 @@ class PluginImport:
             if attribute is None and not _has_default(request.creator, name):
                 self._log(Severity.WARNING, where, f"field {quote(name)} has no attribute; the plugin gets none")
             elif attribute is not None:
-                fields.append(
-                    field_from_attribute(
-                        attribute, declared.type, lambda text: self._log(Severity.WARNING, where, text)
-                    )
-                )
+                fields.append(field_from_attribute(attribute, declared.type))
         ignored = [quote(name) for name in node.attributes if name not in wanted and name not in _CONTROL]
         if ignored:
             known = f"; it has {', '.join(map(quote, wanted))}" if wanted else ""

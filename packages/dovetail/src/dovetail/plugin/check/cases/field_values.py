@@ -11,7 +11,8 @@ import numpy as np
 from dovetail.errors import UsageError
 from dovetail.near_names import suggest
 from dovetail.plugin.check.host.calls import read_or
-from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
+from dovetail.plugin.field_values import field_from_value, make_field
+from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
 
 __all__ = [
     "copy_fields",
@@ -57,22 +58,12 @@ def _make_field(declared: Mapping[str, PluginFieldType], name: str, value: Any) 
     is_open = field_type is PluginFieldType.UNKNOWN and not isinstance(value, bytes | bytearray)
     if field_type is None or is_open:  # many creators in C++ declare names only
         return _copy_field(field_from_value(name, _read_text(value)))
-    if field_type in _TEXT_TYPES:
+    if field_type is PluginFieldType.CHAR or field_type is PluginFieldType.UNKNOWN:
         raw = value if isinstance(value, bytes | bytearray) else str(value).encode()
         return PluginField(name, bytearray(raw), field_type)
-    return PluginField(name, _read_numbers(name, value, field_type), field_type)
-
-
-def _read_numbers(name: str, value: Any, field_type: PluginFieldType) -> np.ndarray[Any, Any]:
-    dtype = _numpy_type(field_type)
     try:
-        given = np.atleast_1d(np.asarray(_split_numbers(value) if isinstance(value, str) else value)).reshape(-1)
-        with np.errstate(all="ignore"):
-            numbers = given.astype(dtype)
-        if dtype.kind in "iu" and not np.array_equal(numbers, given):
-            raise ValueError("rounded")  # what was asked for and what is checked would be two things
-        return numbers.copy()
-    except (OverflowError, TypeError, ValueError):
+        return make_field(name, _split_numbers(value) if isinstance(value, str) else value, field_type)
+    except ValueError:
         raise UsageError(
             f"field '{name}' cannot be read", expected=f"{field_type.name} numbers, such as 3 or 1,2", got=repr(value)
         ) from None
