@@ -107,9 +107,13 @@ def test_a_device_that_is_not_of_cuda_is_told_and_the_host_is_a_way_out() -> Non
         config.providers = ["host_device", "cpu"]
         runtime = dt.Runtime()
         register_all(runtime.get_plugin_registry(), "")
+        with pytest.raises(DovetailError, match="on a device that it has no kernels for"):
+            build_plan(problem, config)
+        config.run_plugins = False
         engine = runtime.deserialize_cuda_engine(build_plan(problem, config))
         with pytest.raises(DovetailError, match="on a device that it has no kernels for"):
             run_engine(engine, problem)
+        config.run_plugins = True
         config.layer_providers = {"*": "cpu"}
         engine = runtime.deserialize_cuda_engine(build_plan(problem, config))
         expected = REFERENCES[case.name](problem.inputs, problem.fields)

@@ -34,13 +34,13 @@ class KernelScale(ScalePlugin):
         )
 
 
-def build(providers: Sequence[str]) -> Any:
+def build(providers: Sequence[str], *, run_plugins: bool = True) -> Any:
     builder = dt.Builder()
     network = builder.create_network()
     x = network.add_input("x", dt.float32, (-1,))
     network.mark_output(network.add_plugin_v3([x], [], KernelScale(3.0)).get_output(0))
     config = builder.create_builder_config()
-    config.providers = list(providers)
+    config.providers, config.run_plugins = list(providers), run_plugins
     config.add_optimization_profile(dt.profile_from_shapes({"x": ((1,), (4,), (9,))}))
     return builder.build_serialized_network(network, config)
 
@@ -62,8 +62,10 @@ def test_a_plan_runs_the_kernel_without_the_plugin() -> None:
         engine.close()
 
 
-def test_an_unknown_kernel_is_an_error_of_the_load() -> None:
+def test_an_unknown_kernel_is_an_error_of_the_build_and_the_load() -> None:
     with host_device() as device:
-        plan = build([device.id, "cpu"])
+        with pytest.raises(dt.ProviderError, match=r"layer '.*there is no kernel 'scale'"):
+            build([device.id, "cpu"])
+        plan = build([device.id, "cpu"], run_plugins=False)
         with pytest.raises(dt.ProviderError, match="there is no kernel 'scale'"):
             dt.Runtime().deserialize_cuda_engine(plan)

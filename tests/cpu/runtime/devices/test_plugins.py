@@ -90,7 +90,9 @@ def _engine(
         config.layer_providers["scale*"] = annotation
     registry = dt.PluginRegistry()
     registry.register_creator(DeviceScaleCreator(), "")
-    return dt.compile(network, config=config, registry=registry)
+    engine = dt.compile(network, config=config, registry=registry)
+    DeviceScale.enqueued.clear()  # the build runs each plugin once
+    return engine
 
 
 def test_a_plugin_gets_the_devices_memory_and_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,11 @@ def test_a_size_over_its_bound_is_an_error() -> None:
     x = network.add_input("x", dt.float32, (4,))
     layer = network.add_plugin_v3([x], [], Liar())
     network.mark_output(layer.get_output(0))
-    engine = _load(builder, network, builder.create_builder_config(), PlainCreator("TestPositive", Liar))
+    config, creator = builder.create_builder_config(), PlainCreator("TestPositive", Liar)
+    with pytest.raises(dt.PluginError, match=r"layer '.*out of its bound"):
+        _load(builder, network, config, creator)
+    config.run_plugins = False
+    engine = _load(builder, network, config, creator)
     with pytest.raises(dt.PluginError, match="out of its bound"):
         engine(np.ones(4, np.float32))
 

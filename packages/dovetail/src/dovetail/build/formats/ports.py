@@ -16,7 +16,7 @@ from dovetail.build.lower.program_context import ProgramContext
 from dovetail.build.tune.combinations import propose_layouts
 from dovetail.build.tune.trial import PluginLayer
 from dovetail.errors import PluginError
-from dovetail.expr import Expr, Symbol
+from dovetail.expr import Expr, Symbol, symbols_of
 from dovetail.network.inference.shapes import ShapeInference, data_type_from_ir, size_symbols
 from dovetail.network.plugins import PluginEntry
 from dovetail.plugin.handle import PluginHandle
@@ -220,10 +220,21 @@ def _find_contents(value: ir.Value, context: ProgramContext, inference: ShapeInf
     if value.const_value is not None:
         return value.const_value.numpy()
     elements, dtype = inference.constant_values(value), data_type_from_ir(value.dtype)
-    if elements is None or dtype is None or None in elements:
+    if elements is None or dtype is None:
+        return None
+    if not all(element is not None and _is_known(element, context) for element in elements):
         return None
     shape, numbers = context.ranges.at(context.dims(value) or [])[1], context.ranges.at(elements)[1]
     return np.array(numbers, dtype.numpy).reshape(shape) if math.prod(shape) == len(numbers) else None
+
+
+def _is_known(element: Expr, context: ProgramContext) -> bool:
+    """True if an element follows from shapes, or from values that the profile gives."""
+    for name in symbols_of(element):
+        low_opt_high, source = context.ranges.symbols.get(name), context.static.get(name)
+        if low_opt_high is None or (source is not None and source.source == "element" and low_opt_high[2] < 0):
+            return False
+    return True
 
 
 def _describe(value: ir.Value, context: ProgramContext) -> TensorSpec:

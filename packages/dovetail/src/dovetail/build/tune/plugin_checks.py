@@ -13,13 +13,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.build.tune.trial import PluginTrial
+from dovetail.build.tune.trial import PluginLayer, PluginTrial
 from dovetail.errors import PluginError, ResourceError
 from dovetail.formats import packed_shape, unpack
 from dovetail.tensors import TensorSpec
 from dovetail.types import DataType
 
-__all__ = ["NotRunError", "check_run"]
+__all__ = ["FailedRunError", "NotRunError", "check_run", "choose_integers"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -30,16 +30,29 @@ _FILL: Final = 0xA5
 _SECOND_FILL: Final = 0x5B
 
 
+class FailedRunError(PluginError):
+    """``enqueue`` raised or returned a failure, which may be the fault of its inputs."""
+
+
 class NotRunError(ResourceError):
     """There is no memory to run a plugin in."""
 
 
-def check_run(trial: PluginTrial, *, strict: bool = False) -> list[str]:
+def choose_integers(layer: PluginLayer) -> tuple[int | None, ...]:
+    """Return the values to try in turn for integer inputs of unknown contents, such as indices and sizes.
+
+    0 is an index of every tensor that has elements, so it comes first; None is a mixture of 0 and 1.
+    """
+    return (0, None, 1) if layer.has_made_up_integers else (None,)
+
+
+def check_run(trial: PluginTrial, *, strict: bool = False, integers: Sequence[int | None] = (None,)) -> list[str]:
     """Run a plugin once at the tuned shapes and check what it wrote; its results stay in the memory of the trial.
 
     Args:
         trial: The plugin with its formats, tactic and workspace size.
         strict: Whether an output that is written in part is an error.
+        integers: Values for integer inputs of unknown contents; the next one is tried when ``enqueue`` fails.
 
     Returns:
         Warnings about outputs that are written in part.
@@ -48,7 +61,7 @@ def check_run(trial: PluginTrial, *, strict: bool = False) -> list[str]:
         NotRunError: The tensors do not fit into memory.
         PluginError: The plugin failed or broke its contract.
     """
-    warnings = _CheckedRun(trial).check()
+    warnings = _CheckedRun(trial).check(integers)
     if warnings and strict:
         raise PluginError(warnings[0], where=trial.handle.where, fix="write every element, or build without strict")
     trial.is_checked = True
@@ -63,29 +76,30 @@ class _CheckedRun:
         self._layer = trial.layer
         self._handle = trial.handle
 
-    def check(self) -> list[str]:
+    def check(self, integers: Sequence[int | None]) -> list[str]:
         """Run, raise where the plugin broke its contract, and return warnings."""
-        unwritten = self._run(_first_fill)
+        for number, integer in enumerate(integers, 1):
+            try:
+                unwritten = self._run(_first_fill, integer)
+                break
+            except FailedRunError:
+                if number == len(integers):
+                    raise
         if not any(mask.any() for mask in unwritten.values()):
             return []
-        again = self._run(lambda _: _SECOND_FILL)
+        again = self._run(lambda _: _SECOND_FILL, integer)
         return self._judge({index: _intersect(mask, again.get(index)) for index, mask in unwritten.items()})
 
-    def _run(self, fill: Callable[[DataType], int]) -> dict[int, Mask]:
+    def _run(self, fill: Callable[[DataType], int], integer: int | None) -> dict[int, Mask]:
         """Run over filled outputs; return for each output of its own memory which elements still hold the fill."""
         trial, handle = self._trial, self._handle
         try:
             trial.require_memory()
-            trial.allocate(fill)
+            trial.allocate(fill, integer=integer)
         except (MemoryError, ResourceError) as error:
             raise NotRunError(f"there is not enough memory for its tensors: {_first_line(error)}") from error
         trial.announce()
-        try:
-            status = trial.enqueue()
-            trial.synchronize()
-        except (Exception, SystemExit) as error:
-            raise handle.describe_failure("enqueue", error) from error
-        handle.check_status("enqueue", status)
+        self._enqueue()
         overrun = trial.find_overrun()
         if overrun is not None:
             raise PluginError(
@@ -95,6 +109,20 @@ class _CheckedRun:
                 fix="declare the true shape in get_output_shapes and the true size in get_workspace_size",
             )
         return self._find_unwritten(fill)
+
+    def _enqueue(self) -> None:
+        trial, handle = self._trial, self._handle
+        try:
+            try:
+                status = trial.enqueue()
+                trial.synchronize()
+            except (Exception, SystemExit) as error:
+                raise handle.describe_failure("enqueue", error) from error
+            handle.check_status("enqueue", status)
+        except PluginError as error:
+            raise FailedRunError(
+                error.what, where=error.where, expected=error.expected, got=error.got, fix=error.fix
+            ) from error
 
     def _find_unwritten(self, fill: Callable[[DataType], int]) -> dict[int, Mask]:
         layer, count = self._layer, self._layer.num_inputs

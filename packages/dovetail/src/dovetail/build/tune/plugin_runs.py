@@ -6,12 +6,12 @@ covers the rest, so that a build fails where a plugin does. A plugin that cannot
 
 from __future__ import annotations
 
-from dovetail.build.tune.plugin_checks import NotRunError, check_run
+from dovetail.build.tune.plugin_checks import FailedRunError, NotRunError, check_run, choose_integers
 from dovetail.build.tune.plugins import Choice, PluginTuner
 from dovetail.build.tune.trial import PluginLayer, PluginTrial
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.build.tune.worker import CallTimeoutError
-from dovetail.errors import PluginError
+from dovetail.errors import PluginError, ProviderError
 from dovetail.loggers import Severity
 from dovetail.plan.untimed import DEVICE_IS_ABSENT
 
@@ -42,6 +42,7 @@ class PluginRunner:
 
         Raises:
             PluginError: The plugin failed; the message names the layer, the plugin, the callback and the cause.
+            ProviderError: Its provider failed, for example to load a kernel.
         """
         if choice.is_checked:
             return
@@ -53,7 +54,7 @@ class PluginRunner:
             self._run(layer, choice)
         except NotRunError as error:
             self._report(layer, f"enqueue was not run in this build: {error.what}")
-        except PluginError as error:
+        except (PluginError, ProviderError) as error:
             self._raise_or_report(layer, profile, error)
 
     def _find_obstacle(self, layer: PluginLayer) -> str | None:
@@ -67,22 +68,22 @@ class PluginRunner:
             return f"a shape at the assumed sizes is negative: {shapes}"
         return None
 
-    def _raise_or_report(self, layer: PluginLayer, profile: int, error: PluginError) -> None:
-        """Raise the error with its layer; only report it where the shapes were assumed and the build is not strict."""
+    def _raise_or_report(self, layer: PluginLayer, profile: int, error: PluginError | ProviderError) -> None:
+        """Raise the error with its layer; report it where the inputs may be at fault and the build is not strict."""
         shapes = ", ".join(str(layer.opt(position)) for position in range(layer.num_inputs)) or "none"
         sizes = "tuned" if layer.is_bounded else "assumed"
-        failure = PluginError(
+        kind = PluginError if isinstance(error, PluginError) else ProviderError
+        failure = kind(
             f"{error.what} (when the build ran the layer once, profile {profile}, {sizes} input shapes {shapes})",
             where=f"layer '{layer.name}', {error.where or layer.handle.where}",
             expected=error.expected,
             got=error.got,
             fix=error.fix,
         )
-        if layer.is_bounded or self._tuner.options.strict:
+        doubt = _find_doubt(layer, error)
+        if doubt is None or self._tuner.options.strict:
             raise failure from error
-        self._tuner.logger.log(
-            Severity.WARNING, f"{failure}\n  the build goes on because no profile bounds the shapes of this layer"
-        )
+        self._tuner.logger.log(Severity.WARNING, f"{failure}\n  the build goes on because {doubt}")
 
     def _report(self, layer: PluginLayer, text: str) -> None:
         self._tuner.logger.log(Severity.WARNING, f"layer '{layer.name}', {layer.handle.where}: {text}")
@@ -99,7 +100,10 @@ class PluginRunner:
                     refusal, where=handle.where, fix="raise the limit of the pool WORKSPACE (--workspace)"
                 )
             options = self._tuner.options
-            warnings = self._tuner.worker.call(lambda: check_run(trial, strict=options.strict), options.timeout_s)
+            integers = choose_integers(layer)
+            warnings = self._tuner.worker.call(
+                lambda: check_run(trial, strict=options.strict, integers=integers), options.timeout_s
+            )
         except CallTimeoutError as error:
             is_abandoned = error.abandoned
             raise PluginError(
@@ -112,3 +116,12 @@ class PluginRunner:
                 trial.close(self._tuner.logger)
         for text in warnings:
             self._report(layer, text)
+
+
+def _find_doubt(layer: PluginLayer, error: Exception) -> str | None:
+    """Why a failure may be the fault of the inputs and not of the plugin, or None."""
+    if not layer.is_bounded:
+        return "no profile bounds the shapes of this layer"
+    if layer.has_made_up_integers and isinstance(error, FailedRunError):
+        return "integer inputs of this layer, such as indices or sizes, were made up"
+    return None

@@ -60,6 +60,13 @@ class PluginLayer:
         """Whether every dimension has a largest value."""
         return all(tensor.shapes is not None and None not in tensor.shapes.max for tensor in self.tensors)
 
+    @property
+    def has_made_up_integers(self) -> bool:
+        """Whether an input is made of integers, such as indices, that nothing is known of while building."""
+        unknown = [i for i, contents in enumerate(self.contents) if contents is None and math.prod(self.opt(i))]
+        types = [self.tensors[i].data_type for i in unknown]
+        return any(not dtype.is_float and dtype is not DataType.BOOL for dtype in types)
+
     def opt(self, position: int) -> tuple[int, ...]:
         """The shape that one of its tensors is tuned for."""
         shapes = self.tensors[position].shapes
@@ -150,14 +157,15 @@ class PluginTrial:
         if needed + self._workspace_bytes > available:
             raise ResourceError("out of memory", expected=f"at most {available} bytes", got=f"{needed} bytes")
 
-    def allocate(self, fill: Callable[[DataType], int] | None = None) -> None:
+    def allocate(self, fill: Callable[[DataType], int] | None = None, *, integer: int | None = None) -> None:
         """Allocate inputs, outputs and workspace.
 
         Args:
             fill: Gives the value of every byte of an output by its type; by default outputs are zero.
+            integer: The value of every element of integer inputs whose contents are not known; by default 0 and 1.
         """
         layer, count, lane = self.layer, self.layer.num_inputs, self._lane
-        inputs = [place_array(lane, _make_input(i, layer, self.combination[i])) for i in range(count)]
+        inputs = [place_array(lane, _make_input(i, layer, self.combination[i], integer)) for i in range(count)]
         outputs = []
         for index, layout in enumerate(self.combination[count:]):
             source, room = layer.aliases[index], layer.rooms[count + index]
@@ -222,7 +230,7 @@ class PluginTrial:
         return Result(tuple(results), tuple(layout.data_type for layout in self.combination[:count]))
 
 
-def _make_input(index: int, layer: PluginLayer, layout: TensorSpec) -> Any:
+def _make_input(index: int, layer: PluginLayer, layout: TensorSpec, integer: int | None) -> Any:
     """Return an input in the layout of a candidate: its known contents, or made-up numbers of the tuned shape."""
     rng, shape, dtype = make_generator(index), layer.opt(index), layout.data_type
     known = layer.contents[index]
@@ -232,6 +240,8 @@ def _make_input(index: int, layer: PluginLayer, layout: TensorSpec) -> Any:
     elif dtype.is_float or layout.scale > 0:
         numbers = _shared_numbers(rng, shape, layer.proposals[index])
         values = convert_type(numbers, dtype.numpy, target_scale=layout.scale)
+    elif integer is not None:
+        values = np.full(shape, integer, dtype.numpy)
     else:
         values = draw_integers(rng, shape, dtype.numpy)
     if dtype.bits < 8:
