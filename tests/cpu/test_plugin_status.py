@@ -183,7 +183,7 @@ def test_tactics_that_write_nothing_fail() -> None:
     rows = _rows(Idle(2.0))
     assert rows[1].chosen or rows[2].chosen
     assert {rows[tactic].status for tactic in (3, 4)} == {"failed"}
-    assert "enqueue did not write output 0" in rows[3].reason
+    assert "wrote none of its outputs" in rows[3].reason
 
 
 def test_when_every_tactic_returns_a_failure_the_build_fails() -> None:

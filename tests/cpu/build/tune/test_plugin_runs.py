@@ -104,7 +104,7 @@ FAULTS: dict[str, tuple[Enqueue, str]] = {
     "status": (lambda x, y: 7, "enqueue returned status 7"),
     "false": (lambda x, y: False, "enqueue returned status False"),
     "shape": (lambda x, y: y.__setitem__(..., np.zeros((5, 5), y.dtype)), "enqueue raised ValueError"),
-    "nothing": (lambda x, y: None, "enqueue did not write output 0"),
+    "nothing": (lambda x, y: None, "enqueue returned success and wrote none of its outputs"),
     "past": (_write_past, "enqueue wrote .* past its end of output 0"),
     "exit": (lambda x, y: (_ for _ in ()).throw(SystemExit(3)), "enqueue raised SystemExit"),
 }
@@ -186,7 +186,7 @@ def test_a_tactic_that_writes_nothing_is_not_chosen() -> None:
         (1, "failed", False),
         (2, "timed", True),
     ]
-    assert "did not write output 0" in (table.candidates[0].reason or "")
+    assert "wrote none of its outputs" in (table.candidates[0].reason or "")
 
 
 @pytest.mark.parametrize("dtype", [dt.float32, dt.int32, dt.bool, dt.float16])
@@ -203,9 +203,9 @@ def test_an_output_written_in_part_is_reported_and_an_error_in_strict_builds() -
 
     kind, messages = make_class(body=staticmethod(half)), Messages()
     build(kind(), logger=messages)
-    (line,) = messages.find("left 3 of 6 elements of output 0 unwritten")
+    (line,) = messages.find("enqueue wrote 3 of 6 elements of output 0")
     assert "layer 'the layer'" in line
-    with pytest.raises(dt.PluginError, match="left 3 of 6 elements"):
+    with pytest.raises(dt.PluginError, match="wrote 3 of 6 elements"):
         build(kind(), configure=lambda config: setattr(config, "strict", True))
 
 
@@ -315,7 +315,9 @@ class NonZeroLike(One):
             write_scalar(outputs[1], dt.int64, self.count)
 
 
-@pytest.mark.parametrize(("count", "message"), [(4, "out of its bound"), (-1, "out of its bound"), (1000, "output 1")])
+@pytest.mark.parametrize(
+    ("count", "message"), [(4, "out of its bound"), (-1, "out of its bound"), (1000, "wrote none of its outputs")]
+)
 def test_a_size_beyond_its_bound_or_unwritten_ends_the_build(count: int, message: str) -> None:
     with pytest.raises(dt.PluginError, match=message):
         build(make_class(NonZeroLike, count=count)(), shape=(5,))
@@ -325,7 +327,7 @@ def test_a_size_beyond_its_bound_or_unwritten_ends_the_build(count: int, message
 def test_a_size_within_its_bound_is_accepted(count: int) -> None:
     messages = Messages()
     build(make_class(NonZeroLike, count=count)(), shape=(5,), logger=messages)
-    assert not messages.find("unwritten")
+    assert not messages.find("enqueue wrote")
 
 
 def test_a_plugin_reads_the_weights_that_the_network_gives_it() -> None:
@@ -428,7 +430,7 @@ def test_a_build_succeeds_exactly_when_the_plugin_works(
             build(kind(), shape=tuple(shape), dtype=dtype, logger=messages)
         return
     build(kind(), shape=tuple(shape), dtype=dtype, logger=messages)
-    assert bool(messages.find("unwritten")) == (behaviour == "part" and size > 1)
+    assert bool(messages.find("enqueue wrote")) == (behaviour == "part" and size > 1)
 
 
 @pytest.mark.parametrize("fault", ["raises", "nothing"])
@@ -449,7 +451,7 @@ def test_a_plugin_on_a_device_runs_there_and_its_failure_is_named(fault: str) ->
 
     with (
         host_device(),
-        pytest.raises(dt.PluginError, match="boom 19" if fault == "raises" else "did not write output 0"),
+        pytest.raises(dt.PluginError, match="boom 19" if fault == "raises" else "wrote none of its outputs"),
     ):
         build(OnDevice(), configure=configure)
     assert all(seen), "the plugin gets a stream"

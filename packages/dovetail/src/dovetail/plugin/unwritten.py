@@ -21,7 +21,7 @@ from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import APILanguage
 from dovetail.types import DataType, PluginTensorDesc
 
-__all__ = ["CheckedEnqueue", "can_check_outputs"]
+__all__ = ["UNCHECKED_LAUNCH", "CheckedEnqueue", "can_check_outputs"]
 
 _NAN: Final = {
     DataType.FLOAT: np.uint32(0x7FC5A5A5),
@@ -36,10 +36,11 @@ _INTEGERS: Final = {
 _BYTE: Final = np.uint8(0xA5)
 _OTHER_BYTE: Final = np.uint8(0x5A)
 """Pattern of the second run, which tells untouched memory from a result that equals the first pattern."""
-_UNCHECKED_LAUNCH: Final = (
+UNCHECKED_LAUNCH: Final = (
     "check that the library runs on this machine: a launch without a CUDA device fails and writes nothing; check "
     "cudaGetLastError() after the launch and return its status"
 )
+"""Fix for a C++ plugin on the host that writes nothing."""
 
 
 class _Filled(NamedTuple):
@@ -135,7 +136,7 @@ class CheckedEnqueue:
             "enqueue returned success and wrote none of its outputs",
             where=self._handle.where,
             expected="every output written",
-            fix=_UNCHECKED_LAUNCH,
+            fix=UNCHECKED_LAUNCH,
         )
 
     def _warn(self, filled: _Filled) -> None:

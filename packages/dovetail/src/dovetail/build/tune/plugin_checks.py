@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dovetail.build.tune.trial import PluginLayer, PluginTrial
 from dovetail.errors import PluginError, ResourceError
 from dovetail.formats import packed_shape, unpack
+from dovetail.plugin.unwritten import UNCHECKED_LAUNCH, can_check_outputs
 from dovetail.tensors import TensorSpec
 from dovetail.types import DataType
 
@@ -155,23 +156,28 @@ class _CheckedRun:
         return value
 
     def _judge(self, unwritten: Mapping[int, Mask]) -> list[str]:
-        warnings = []
-        for index, mask in sorted(unwritten.items()):
-            if mask.size and mask.all():
-                raise PluginError(
-                    f"enqueue did not write output {index}",
-                    where=self._handle.where,
-                    expected=f"{mask.size} elements",
-                    got="memory as it was before the run",
-                    fix="write every output in enqueue, at the address in outputs and in the type of its descriptor",
-                )
-            if mask.any():
-                first = tuple(int(n) for n in np.argwhere(mask)[0])
-                warnings.append(
-                    f"enqueue left {int(mask.sum())} of {mask.size} elements of output {index} unwritten, "
-                    f"the first at {first}; their values are undefined"
-                )
-        return warnings
+        """Raise where nothing or no size was written; return warnings about other outputs that are not complete."""
+        masks = {index: mask for index, mask in sorted(unwritten.items()) if mask.size}
+        untouched = [index for index, mask in masks.items() if mask.all()]
+        if masks and len(untouched) == len(masks):
+            raise self._describe_unwritten("enqueue returned success and wrote none of its outputs")
+        for index in self._layer.size_bounds:
+            if index in untouched:
+                raise self._describe_unwritten(f"enqueue did not write output {index}, which is a size tensor")
+        return [_describe_partial(index, mask) for index, mask in masks.items() if mask.any()]
+
+    def _describe_unwritten(self, what: str) -> PluginError:
+        fix = "write every output in enqueue, at its address and in the type of its descriptor"
+        if can_check_outputs(self._handle):
+            fix = UNCHECKED_LAUNCH
+        return PluginError(what, where=self._handle.where, expected="every output written", fix=fix)
+
+
+def _describe_partial(index: int, mask: Mask) -> str:
+    num_written = int(mask.size - mask.sum())
+    how_many = f"{num_written} of {mask.size} elements" if num_written else "no element"
+    first = tuple(int(n) for n in np.argwhere(mask)[0])
+    return f"enqueue wrote {how_many} of output {index}; the first one left is {first}, and its value is undefined"
 
 
 def _first_fill(dtype: DataType) -> int:
