@@ -63,7 +63,7 @@ class PluginLayer:
     @property
     def has_made_up_integers(self) -> bool:
         """Whether an input is made of integers, such as indices, that nothing is known of while building."""
-        unknown = [i for i, contents in enumerate(self.contents) if contents is None and math.prod(self.opt(i))]
+        unknown = [i for i, contents in enumerate(self.contents) if contents is None and 0 not in self.opt(i)]
         types = [self.tensors[i].data_type for i in unknown]
         return any(not dtype.is_float and dtype is not DataType.BOOL for dtype in types)
 
