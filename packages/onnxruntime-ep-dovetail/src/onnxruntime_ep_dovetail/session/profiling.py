@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import dovetail
 from dovetail.provider.devices import ProfileEvent
 from onnxruntime_ep_dovetail.abi import CString, NativeObject, OrtRuntime, read_text, write_pointer
+from onnxruntime_ep_dovetail.library import compute
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.session.partition import Partition
@@ -133,18 +134,19 @@ class LayerProfiler(NativeObject):
         self._profiling = profiling
         self._offset_ns = 0
         self._open: dict[tuple[int, int], tuple[int, list[_TimeSpan]]] = {}
-        """By thread and number of the event: when it started, and what layers did since."""
+        """Start and layers of each open event, by the number of its thread, which is never reused, and its own."""
         self._spans: list[_TimeSpan] = []
         super().__init__(runtime)
 
     def is_open(self) -> bool:
         """Whether this thread is in an event."""
-        thread = threading.get_native_id()
+        thread = compute.thread_number()
         return any(owner == thread for owner, _ in list(self._open))
 
     def take(self, span: _TimeSpan) -> None:
         """Note what a layer did on this thread: it belongs to the innermost event."""
-        mine = [spans for (thread, _), (_, spans) in list(self._open.items()) if thread == span.thread]
+        own = compute.thread_number()
+        mine = [spans for (thread, _), (_, spans) in list(self._open.items()) if thread == own]
         mine[-1].append(span)
 
     def start_profiling(self, offset_ns: int) -> None:
@@ -154,12 +156,12 @@ class LayerProfiler(NativeObject):
 
     def start_event(self, number: int) -> None:
         """Something starts on this thread."""
-        self._open[threading.get_native_id(), number] = (time.perf_counter_ns(), [])
+        self._open[compute.thread_number(), number] = (time.perf_counter_ns(), [])
 
     def stop_event(self, number: int, event: int) -> None:
         """It stops; if layers ran in it, it was one of our partitions."""
         thread, end_ns = threading.get_native_id(), time.perf_counter_ns()
-        start_ns, layers = self._open.pop((thread, number), (0, []))
+        start_ns, layers = self._open.pop((compute.thread_number(), number), (0, []))
         if layers:
             name = self._name(event).removesuffix("_kernel_time")
             facts = {"layers": str(len(layers)), "provider": "dovetail"}

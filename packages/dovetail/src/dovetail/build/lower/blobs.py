@@ -35,19 +35,20 @@ class BlobTable:
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
         self._kinds: dict[str, str] = {}
-        self._by_id: dict[int, str] = {}
+        self._by_id: dict[int, tuple[ir.TensorProtocol, str]] = {}
+        """Stored constants; the tensors are kept alive, so that no other one gets their identity."""
         self._by_contents: dict[tuple[object, ...], str] = {}
 
     def add_constant(self, name: str, tensor: ir.TensorProtocol) -> str:
-        """Store a constant once; the blob's name comes back."""
+        """Store a constant once and return the name of its blob."""
         if id(tensor) not in self._by_id:
             array = array_from_tensor(tensor)
             is_text = tensor.dtype == ir.DataType.STRING
             stored = (
                 self.add_array(name, pack_strings(array), kind="strings") if is_text else self.add_array(name, array)
             )
-            self._by_id[id(tensor)] = stored
-        return self._by_id[id(tensor)]
+            self._by_id[id(tensor)] = (tensor, stored)
+        return self._by_id[id(tensor)][1]
 
     def array(self, name: str) -> Array:
         """A constant as steps take it."""
