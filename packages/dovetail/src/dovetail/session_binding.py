@@ -64,6 +64,9 @@ class SessionBinding:
         _require_host(name, device_type)
         if element_type is not None and np.dtype(element_type) != np.dtype(tensor.dtype):
             raise InputError("wrong type", where=f"tensor '{name}'", expected=tensor.dtype, got=element_type)
+        check = self._engine.address_check
+        if check is not None:
+            check("", address, f"tensor '{name}'")
         return array_at(address, shape, np.dtype(tensor.dtype))
 
     def clear_binding_inputs(self) -> None:

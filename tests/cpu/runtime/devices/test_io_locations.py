@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, parser
 
 import dovetail as dt
-from dovetail.errors import InputError
+from dovetail.errors import BuildError, InputError
+from dovetail.plugin import as_array
 from dovetail.provider.devices import MemoryAccess
+from dovetail.runtime.embedded.context import EmbeddedContext
+from dovetail.session import InferenceSession
 from dovetail.testing import HostDevice, host_device
 from tests.support.device_models import X, build, chain, expected, make_model
+from tests.support.plugins import PlainCreator, ScalePlugin
 
 DEVICE, HOST = dt.TensorLocation.DEVICE, dt.TensorLocation.HOST
 ALL_OPS = ("MatMul", "Relu", "Softmax", "Add")
@@ -358,3 +362,97 @@ def test_locations_never_depend_on_the_fallback_set(model: onnx.ModelProto, data
                 np.testing.assert_allclose(result.numpy(), wanted[name], rtol=1e-5, atol=1e-6)
     assert all(each == found[0] for each in found)
     assert {name for name, place in found[0].items() if place is HOST} <= {"s"}
+
+
+def test_a_session_binding_of_device_memory_as_host_memory_raises(tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(chain(), path)
+    with host_device(ops=["Relu"]) as device:
+        session = InferenceSession(path, providers=["host_device", "cpu"])
+        binding, source, array = session.io_binding(), device.to_device(X), X.copy()
+        with pytest.raises(InputError, match=r"'x'.*wrong kind of memory.*'host_device'"):
+            binding.bind_input("x", "cpu", 0, np.float32, X.shape, source.address)
+        with pytest.raises(InputError, match=r"'y'.*wrong kind of memory"):
+            binding.bind_output("y", "cpu", 0, np.float32, X.shape, source.address)
+        target = np.empty_like(X)
+        binding.bind_input("x", "cpu", 0, np.float32, X.shape, array.ctypes.data)
+        binding.bind_output("y", "cpu", 0, np.float32, X.shape, target.ctypes.data)
+        session.run_with_iobinding(binding)
+        np.testing.assert_allclose(target, expected(chain(), X), rtol=1e-5)
+
+
+def test_the_embedded_runtime_tells_host_from_device_memory() -> None:
+    """The calls of ``dovetail/runtime.hpp``: memory is where the tensor is, or of the host and then copied."""
+    with host_device(ops=["Relu"]) as device:
+        context = EmbeddedContext(build(chain()))
+        source, array, target = device.to_device(X), X.copy(), np.empty_like(X)
+        with pytest.raises(InputError, match=r"'x'.*wrong kind of memory.*got .* in memory of 'host_device'"):
+            context.set_input(0, source.address, X.nbytes, X.shape, is_there=False)
+        with pytest.raises(InputError, match=r"'y'.*wrong kind of memory"):
+            context.set_output(1, source.address, X.nbytes, is_there=False)
+        context.set_input(0, array.ctypes.data, X.nbytes, X.shape, is_there=True)
+        with pytest.raises(InputError, match=r"'x'.*wrong kind of memory.*host memory"):
+            context.run(0)
+        context.set_input(0, source.address, X.nbytes, X.shape, is_there=True)
+        context.set_output(1, target.ctypes.data, X.nbytes, is_there=False)
+        context.run(0)
+        np.testing.assert_allclose(target, expected(chain(), X), rtol=1e-5)
+        context.set_input(0, array.ctypes.data, X.nbytes, X.shape, is_there=False)
+        context.run(0)
+        np.testing.assert_allclose(target, expected(chain(), X), rtol=1e-5)
+
+
+class AddInPlace(ScalePlugin, dt.IPluginV3OneBuildV2):
+    """Adds its factor in place, on the host."""
+
+    formats = (dt.TensorFormat.LINEAR,)
+    tactics = ()
+
+    def __init__(self, factor: float = 1.0, calls: Any = None) -> None:
+        super().__init__(factor, calls)
+        self.plugin_name = "AddInPlace"
+
+    def get_aliased_input(self, output_index: int) -> int:
+        return 0
+
+    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, *rest: Any) -> None:
+        assert inputs[0] == outputs[0]
+        as_array(outputs[0], output_desc[0])[...] += np.float32(self.factor)
+
+
+def test_a_host_plugin_that_writes_in_place_leaves_its_tensors_on_the_device() -> None:
+    with host_device() as device:
+        builder = dt.Builder()
+        builder.get_plugin_registry().register_creator(PlainCreator("AddInPlace", AddInPlace), "")
+        network = builder.create_network()
+        layer = network.add_plugin_v3([network.add_input("x", dt.float32, (3, 8))], [], AddInPlace(5.0))
+        layer.get_output(0).name = "y"
+        network.mark_output(layer.get_output(0))
+        config = builder.create_builder_config()
+        config.providers = ["host_device", "cpu"]
+        config.set_preview_feature(dt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
+        engine = builder.build_engine_with_config(network, config)
+        assert locations(engine) == {"x": DEVICE, "y": DEVICE}
+        context, both = engine.create_execution_context(), device.to_device(X)
+        for name in "xy":  # one address for both, as for an output that shares memory with its input
+            context.set_tensor_address(name, both.address)
+        for times in (1, 2):
+            context.execute_async_v3(0)
+            np.testing.assert_allclose(device.to_host(both), X + 5 * times, rtol=1e-5)
+        np.testing.assert_allclose(engine(X), X + 5, rtol=1e-5)
+
+
+def test_a_requested_alias_of_a_host_step_is_refused_unless_both_are_on_the_host() -> None:
+    text = "(float[1,4,8] past, float[1,1,8] new) => (float[1,4,8] present) { present = TensorScatter(past, new) }"
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 24]> g {text}')
+    config = dt.BuilderConfig()
+    config.aliases = {"present": "past"}
+    with host_device(ops=["Relu"]):
+        with pytest.raises(BuildError, match=r"(?s)'present' cannot be written over input 'past'.*config\.io_memory"):
+            build(model, config=config)
+        config.io_memory = {"past": "host", "present": "host"}
+        engine = build(model, config=config)
+        assert engine.get_aliased_input_tensor("present") == "past"
+        assert locations(engine) == {"past": HOST, "new": DEVICE, "present": HOST}
+        past, new = np.zeros((1, 4, 8), np.float32), np.ones((1, 1, 8), np.float32)
+        np.testing.assert_array_equal(engine(past.copy(), new), expected(model, past, new))

@@ -119,5 +119,6 @@ def check_aliases(aliases: Mapping[str, str], found: Mapping[str, str]) -> None:
                 where=_WHERE,
                 expected=f"one step that makes it of '{source}', with nobody reading '{source}' besides, on one device",
                 fix="update the cache by one TensorScatter whose result is the output, and read that result elsewhere; "
-                "have a plugin say it with get_aliased_input; or leave the alias out",
+                "have a plugin say it with get_aliased_input; place both tensors where the step runs with "
+                "config.io_memory; or leave the alias out",
             )
