@@ -157,3 +157,37 @@ def test_a_compiled_model_of_host_steps_runs_on_a_device(narrow: DeviceInOrt, tm
     narrow.session(model, entries=entries)
     session = narrow.session(onnx.load(path))
     np.testing.assert_allclose(session.run(None, {"x": X})[0], np.sin(X), rtol=1e-5)
+
+
+@pytest.mark.skipif(ort_ep.RUNTIME < (1, 26), reason="ONNX Runtime has plugins capture graphs from 1.26 on")
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [helper.make_node("Sin", ["x"], ["y"])],
+        [
+            helper.make_node("Relu", ["x"], ["a"]),
+            helper.make_node("Sin", ["a"], ["b"]),
+            helper.make_node("Relu", ["b"], ["y"]),
+        ],
+        [
+            helper.make_node("Relu", ["x"], ["a"]),
+            helper.make_node("Shape", ["x"], ["s"]),
+            helper.make_node("RandomUniformLike", ["x"], ["r"]),
+            helper.make_node("Add", ["a", "r"], ["y"]),
+        ],
+    ],
+    ids=["only", "middle", "without an input of the device"],
+)
+def test_a_capture_with_a_host_step_is_refused(nodes: list[onnx.NodeProto]) -> None:
+    with devices_in_ort(ops=["Relu", "Add"]) as (device,):
+        session = device.session(make(nodes, {"x": X}, {"y": FLOAT}), graph_capture="1")
+        binding, result = session.io_binding(), device.empty(X.shape)
+        binding.bind_ortvalue_input("x", device.value(X))
+        binding.bind_ortvalue_output("y", result)
+
+        def run() -> None:
+            for _ in range(4):  # the third run captures
+                session.run_with_iobinding(binding)
+
+        with pytest.raises(Exception, match=r"(?s)needs the host, for a step.*graph_capture=0"):
+            run()

@@ -16,6 +16,7 @@ import numpy as np
 import dovetail
 from dovetail import ResourceError, UsageError
 from dovetail.host_arrays import array_at
+from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.devices import Stream
 from dovetail.runtime.devices.access import check_device_address, check_host_address
 from onnxruntime_ep_dovetail.device.backends import Backend
@@ -92,6 +93,22 @@ class DevicePartition(Partition):
         """The positions of outputs that steps of the device write where they shall lie."""
         tensors = self.engine.manifest.outputs
         return frozenset(self.outputs.index(t.name) for t in tensors if t.memory == self.device.name)
+
+    @cached_property
+    def copies_with_host(self) -> bool:
+        """Whether a step copies between the device and the host.
+
+        Such a run is not captured: a replay repeats the copies, and not the host steps that read or wrote the memory.
+        """
+        return any(map(_copies_with_host, self.engine.manifest.programs))
+
+
+def _copies_with_host(program: ProgramRecord) -> bool:
+    def is_with_host(step: StepRecord) -> bool:
+        ends = [program.values[index].memory for index in (*step.inputs, *step.outputs) if index >= 0]
+        return step.kind == "copy" and "" in ends
+
+    return any(is_with_host(step) or any(map(_copies_with_host, step.bodies)) for step in program.steps)
 
 
 def place_partition(
@@ -200,9 +217,9 @@ class DeviceFrame:
     def _check_capture(self) -> None:
         partition = self._partition
         is_fixed = None not in self._output_shapes and len(partition.device_inputs) == len(partition.inputs)
-        if not is_fixed and self._device.is_capturing:
+        if self._device.is_capturing and (not is_fixed or partition.copies_with_host):
             raise UsageError(
-                "a partition needs the host, for elements of an input or for a shape that only a run tells",
+                "a partition needs the host, for a step, elements of an input, or a shape that only a run tells",
                 where=f"graph capture on back end '{self._device.name}'",
                 fix="set graph_capture=0, or gpu_graph_id to -1 for such runs",
             )
