@@ -39,7 +39,21 @@ _lock: Final = threading.Lock()
 
 
 _CUDA: Final = (b".nvFatBinSegment", b"libcudart.so")
-"""What a library has in it that was compiled with kernels for CUDA, or is linked with its run time."""
+"""Contents of libraries with kernels that nvcc compiled, or linked with the CUDA runtime."""
+_CUDA_LIBRARIES: Final = (
+    "libcuda.so",
+    "libcudart.so",
+    "libcublas",
+    "libcudnn",
+    "libcufft",
+    "libcurand",
+    "libcusolver",
+    "libcusparse",
+    "libcutensor",
+    "libnccl",
+    "libnpp",
+)
+"""Beginnings of the names of needed libraries whose functions expect addresses of a CUDA device."""
 
 
 class NativeImage:
@@ -105,7 +119,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=where, fix="check the path")
     _require_entry(path, where)
-    require_valid(path, where)
+    needed = require_valid(path, where)
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     except OSError as error:
@@ -113,7 +127,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     with _lock:
         known = _open.get(library._handle)
         if known is None:
-            return _admit(library, where, uses_cuda=_contains_any(path, _CUDA))
+            return _admit(library, where, uses_cuda=_contains_any(path, _CUDA) or _needs_cuda(needed))
     _close(library._handle)  # it was counted once more
     return known
 
@@ -142,6 +156,11 @@ def _require_entry(path: Path, where: str) -> None:
 def _contains_any(path: Path, words: Sequence[bytes]) -> bool:
     with open_regular(path, follow=True) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         return any(contents.find(word) >= 0 for word in words)
+
+
+def _needs_cuda(needed: Sequence[str]) -> bool:
+    """True if a needed library works with addresses of a CUDA device."""
+    return any(name.startswith(_CUDA_LIBRARIES) for name in needed)
 
 
 def _explain_foreign(path: str, found: str) -> ForeignLibraryError:
