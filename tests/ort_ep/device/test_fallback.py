@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
@@ -191,3 +192,17 @@ def test_a_capture_with_a_host_step_is_refused(nodes: list[onnx.NodeProto]) -> N
 
         with pytest.raises(Exception, match=r"(?s)needs the host, for a step.*graph_capture=0"):
             run()
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_host_memory_bound_as_device_memory_raises(narrow: DeviceInOrt, name: str) -> None:
+    session = narrow.session(make([helper.make_node("Sin", ["x"], ["y"])], {"x": X}, {"y": FLOAT}))
+    info = narrow.ep_device.memory_info(ort.OrtDeviceMemoryType.DEFAULT)
+    place = ort.OrtDevice.make("gpu", info.device_id, info.device_vendor_id)._get_c_device()
+    binding, array = session.io_binding(), X.copy()
+    binding.bind_ortvalue_input("x", narrow.value(X))
+    binding.bind_ortvalue_output("y", narrow.empty(X.shape))
+    bind = binding._iobinding.bind_input if name == "x" else binding._iobinding.bind_output
+    bind(name, place, np.float32, X.shape, array.ctypes.data)
+    with pytest.raises(Exception, match=rf"'{name}'.*wrong kind of memory.*host memory"):
+        session.run_with_iobinding(binding)
