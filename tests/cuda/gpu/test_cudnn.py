@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 
 import dovetail as dt
-from dovetail_cuda.run.cudnn import Cudnn, is_cudnn_here
+from dovetail.errors import PlanCorruptError
+from dovetail_cuda.run.convolutions import Convolution
+from dovetail_cuda.run.cudnn import ConvSearch, Cudnn, is_cudnn_here
 from dovetail_cuda.tune import convolutions
 from tests.cuda.gpu.conv_rows import Row, list_conv_tables, make_model
 from tests.cuda.gpu.test_convolutions import _make_inputs
@@ -111,3 +114,30 @@ def test_two_contexts_run_one_plan_on_streams_of_their_own(only_cudnn: None) -> 
     others = [dt.Runtime().deserialize_cuda_engine(plan) for _ in range(2)]
     for _ in range(20):
         assert all(np.array_equal(other(*inputs), expected) for other in others)
+
+
+def test_code_of_another_convolution_is_refused(cuda: Any) -> None:
+    """Verify that the front end reports the tensors of a deserialized plan, with which a launch is compared."""
+    library = Cudnn(lambda: cuda._gpu.driver)
+    search = ConvSearch(count=1, is_thorough=False, workspace_bytes=32 << 20)
+    conv = Convolution(
+        dtype="float16",
+        image=(1, 64, 28, 28),
+        image_strides=(50176, 1, 1792, 64),
+        filters=64,
+        kernel=(3, 3),
+        strides=(1, 1),
+        dilations=(1, 1),
+        before=(1, 1),
+        after=(1, 1),
+        outputs=(28, 28),
+        result_line=64,
+        has_bias=True,
+        activation="relu",
+    )
+    (built,) = library.build_plans(conv, search)[:1]
+    prepared = library.prepare(conv, built.plan, built.code)
+    assert prepared.workspace_bytes == built.workspace_bytes
+    larger = msgspec.structs.replace(conv, image=(2, *conv.image[1:]))
+    with pytest.raises(PlanCorruptError, match="other tensors than its launch"):
+        library.prepare(larger, built.plan, built.code)

@@ -168,9 +168,7 @@ class Cudnn(ConvLibrary):
         found = self._prepared.get(key)
         if found is None:
             self._use_context()
-            graph = self._restore(conv, plan, code)
-            with _telling("the workspace of a convolution is not known"):
-                size_bytes = int(graph.get_workspace_size())
+            graph, size_bytes = self._restore(conv, plan, code)
             found = self._prepared[key] = PreparedConv(graph, _number_buffers(conv), size_bytes)
         return found
 
@@ -246,14 +244,18 @@ class Cudnn(ConvLibrary):
             unwanted.append(notes.TENSOR_CORE)
         graph.deselect_numeric_notes(unwanted)
 
-    def _restore(self, conv: Convolution, plan: ConvPlan, code: bytes) -> Any:
+    def _restore(self, conv: Convolution, plan: ConvPlan, code: bytes) -> tuple[Any, int]:
+        """Return a graph that can run, and the size of its workspace in bytes."""
         graph = self._cudnn.pygraph(handle=self._handle)
         try:
             graph.deserialize(self._handle, code)
+            size_bytes = int(graph.get_workspace_size())
         except Exception:  # noqa: BLE001 - the form is the library's own; what it means is stored besides
             return self._rebuild(conv, plan)
+        if not hasattr(graph, "query_tensor_attributes_of_uid"):  # a front end that cannot tell what it has read
+            return self._rebuild(conv, plan)
         self._verify(graph, conv, plan)
-        return graph
+        return graph, size_bytes
 
     def _verify(self, graph: Any, conv: Convolution, plan: ConvPlan) -> None:
         """Compare the tensors of a deserialized graph with the memory of its launch.
@@ -277,15 +279,17 @@ class Cudnn(ConvLibrary):
                     fix="build the plan again",
                 )
 
-    def _rebuild(self, conv: Convolution, plan: ConvPlan) -> Any:
+    def _rebuild(self, conv: Convolution, plan: ConvPlan) -> tuple[Any, int]:
         graph = self._write_graph(conv)
         knobs = {self._cudnn.knob_type(knob): value for knob, value in plan.knobs}
         with _telling(f"the plan {plan.tag[:100]} of a convolution can neither be read nor be built again"):
             graph.validate()
             graph.build_operation_graph()
             graph.create_execution_plan(plan.engine, knobs)
-            graph.build_plan_at_index(graph.get_execution_plan_count() - 1)
-        return graph
+            index = graph.get_execution_plan_count() - 1
+            graph.build_plan_at_index(index)
+            size_bytes = int(graph.get_workspace_size_plan_at_index(index))
+        return graph, size_bytes
 
     # graphs
 
