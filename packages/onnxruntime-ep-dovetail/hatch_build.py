@@ -23,7 +23,7 @@ except ImportError:  # run as a script
 
 PACKAGE = Path("onnxruntime_ep_dovetail", "library")
 LIBRARY = "libdovetail_ep.so"
-FLAGS = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
+FLAGS = ["-O2", "-fPIC", "-shared", "-fexceptions", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 
 class CompileError(Exception):

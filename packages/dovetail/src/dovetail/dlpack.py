@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from dovetail.errors import InputError
+from dovetail.finalizers import finalize
 
 __all__ = ["ImportedTensor", "export_dlpack", "import_dlpack"]
 
@@ -207,7 +207,7 @@ def import_dlpack(value: Any, stream: int | None = None, *, any_strides: bool = 
     managed: Any = kind.from_address(place)
     _set_name(id(capsule), _USED[name])
     imported = _read(managed.tensor, is_read_only=name == _VERSIONED and bool(managed.flags & _READ_ONLY))
-    weakref.finalize(imported, _call_deleter, managed.deleter, place)
+    finalize(imported, _call_deleter, managed.deleter, place)
     _check_memory(imported, managed.tensor)
     if imported.strides is not None and not any_strides:
         raise InputError(

@@ -12,7 +12,6 @@ import hashlib
 import io
 import mmap
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -23,6 +22,7 @@ import xxhash
 from dovetail.errors import PlanCorruptError, PlanError, ResourceError, UsageError
 from dovetail.file_kinds import START_BYTES, describe_start, looks_like_model, looks_like_plan
 from dovetail.files import NotRegularError, is_out_of_space, open_regular, replacing
+from dovetail.finalizers import finalize
 from dovetail.plan._header import LENGTH_BYTES, BlobInfo, Header, corrupt, data_start, parse_header, show
 from dovetail.plan._layout import Blob, bytes_view, plan_chunks
 
@@ -151,7 +151,7 @@ class PlanFile:
         """Take a buffer and its checked header; ``open`` and ``from_bytes`` are the ways to make one."""
         self._origin = origin
         self._reader = reader
-        self._close_reader = weakref.finalize(self, reader.close) if reader is not None else None
+        self._close_reader = finalize(self, reader.close) if reader is not None else None
         self._buffer: mmap.mmap | memoryview | None = buffer
         self._view = memoryview(buffer).toreadonly()
         self._where = where

@@ -6,7 +6,6 @@ belongs to the context and is reused from run to run.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import InputError, ResourceError, UsageError
 from dovetail.expr import sizes_from_dims, sizes_or_unknown
+from dovetail.finalizers import finalize
 from dovetail.formats import pack
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -94,7 +94,7 @@ class ExecutionContext:
         """The run for the shapes that are set; None when a run by address has to find it."""
         self._profile = 0
         self._instance = self._use_profile(0)
-        self._finalizer = weakref.finalize(self, _destroy_instances, self._instances, self._devices)
+        self._finalizer = finalize(self, _destroy_instances, self._instances, self._devices)
 
     def __repr__(self) -> str:
         shapes = [f"{name}: {self._shapes.get(name, '?')}" for name in self._engine.input_names]

@@ -19,6 +19,7 @@ from dovetail._doors import open_door
 from dovetail.allocators import IGpuAllocator
 from dovetail.decoding import judging
 from dovetail.errors import InputError, PlanError, UsageError
+from dovetail.finalizers import finalize
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
 from dovetail.plan.container import PlanFile
@@ -92,7 +93,7 @@ class Engine(PlanDescription):
         self._attach_lock = threading.Lock()
         self._plain_dtypes = [None if tensor.type else np.dtype(tensor.dtype) for tensor in manifest.inputs]
         """The type of each input that is an array of numbers, None for objects."""
-        self._finalizer = weakref.finalize(
+        self._finalizer = finalize(
             self, _destroy, self.templates, registry if owns_registry else None, self._partitions, self._weights
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
+from dovetail.finalizers import finalize
 from dovetail.provider.devices import Device, MemoryAccess, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
     BindContext,
@@ -298,7 +298,7 @@ class HostDevice(Provider):
         if not address:
             raise ResourceError("out of memory", where=f"provider '{self.id}'", got=f"{array.nbytes} bytes")
         array.address = address
-        weakref.finalize(array, self._allocator.deallocate, address)
+        finalize(array, self._allocator.deallocate, address)
         return array
 
     def to_device(self, array: npt.NDArray[Any]) -> HostDeviceArray:

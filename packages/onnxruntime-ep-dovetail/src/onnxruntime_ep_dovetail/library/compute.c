@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runs.h"
 #include "threads.h"
@@ -528,7 +529,15 @@ static OrtStatus* end_with_exception(const State* state, const Frame* frame, Ort
   return status;
 }
 
+/* While the interpreter finalizes, Python ends a thread that waits for its lock by unwinding the stack. That would abort
+   the process in the first function of ONNX Runtime that catches all exceptions, so such a thread stops here. Needs
+   -fexceptions. */
+static void stop_if_unwinding(volatile int* is_inside) {
+  while (*is_inside) pause();
+}
+
 static OrtStatus* run_with_lock(State* state, Frame* frame, OrtKernelContext* context) {
+  __attribute__((cleanup(stop_if_unwinding))) volatile int is_inside = 1;
   OrtStatus* status = NULL;
   PyGILState_STATE lock = PyGILState_Ensure();
   if (!state->has_stream && is_interrupted(state->ep)) {
@@ -541,6 +550,7 @@ static OrtStatus* run_with_lock(State* state, Frame* frame, OrtKernelContext* co
     free_frame(frame);
   }
   PyGILState_Release(lock);
+  is_inside = 0;
   return status;
 }
 

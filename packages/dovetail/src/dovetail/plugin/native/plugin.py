@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from ctypes import byref, c_void_p
 from typing import Any, Final
 
 from dovetail.errors import PluginError
+from dovetail.finalizers import finalize, has_running_threads
 from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.interfaces import (
     APILanguage,
@@ -19,6 +19,7 @@ from dovetail.plugin.native.capabilities import NativeBuild, NativeCore, NativeR
 from dovetail.plugin.native.context import NativeContext
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability
+from dovetail.plugin.native.object import NativeObject
 from dovetail.plugin.native.quick_build import QUICK_MAJOR, NativeQuickBuild
 
 __all__ = ["NativePlugin", "adopt_plugin"]
@@ -48,10 +49,10 @@ class NativePlugin(IPluginV3):
         self._name: Final = name
         self._capabilities: dict[tuple[PluginCapabilityType, int], IPluginCapability] = {}
         self.adapted_name: Final = f"'{name}' of {image.path}"
-        self._contexts: list[NativeContext] = []
         self.creator_key: CreatorKey | None = None
         """Identity of the creator that made it, or made the object that it is a clone of."""
-        self._release = weakref.finalize(self, _delete_unreferenced, image, address, name, self._contexts)
+        self.object: Final = NativeObject(image, address, name)
+        self._release = finalize(self, _release_unreferenced, self.object)
         image.plugins[address] = self
 
     @property
@@ -66,13 +67,11 @@ class NativePlugin(IPluginV3):
 
     def call(self, function: str, callback: str, *arguments: Any) -> None:
         """Call a function of the library for this plugin, unless it is deleted."""
-        self.require_alive(callback)
-        self.image.call(function, callback, *arguments, owner=self._name)
-
-    def require_alive(self, callback: str) -> None:
-        """Raise where the plugin is deleted."""
-        if not self._release.alive:
-            raise PluginError(f"{callback} was called after the plugin was destroyed", where=self.where)
+        self.object.begin_call(callback)
+        try:
+            self.image.call(function, callback, *arguments, owner=self._name)
+        finally:
+            self.object.end_call()
 
     def describe_exception(self, callback: str) -> PluginError:
         """Return the error for the last exception of a callback of this plugin on this thread."""
@@ -115,7 +114,7 @@ class NativePlugin(IPluginV3):
         except BaseException:
             context.close()
             raise
-        attached._contexts.append(context)
+        attached.object.contexts.append(context)
         return attached
 
     def _adopt(self, address: int | None, callback: str) -> NativePlugin:
@@ -126,14 +125,15 @@ class NativePlugin(IPluginV3):
         return twin
 
     def destroy(self) -> None:
-        """Delete the C++ object, once.
+        """Delete the C++ object, once; where a call of it runs in another thread, after that call.
 
         Raises:
             PluginError: Its destructor threw an exception; the object is deleted.
         """
         if self._release.detach() is not None:
             del self.image.plugins[self._address]  # another may be at this address next
-            _delete(self.image, self._address, self._name, self._contexts)
+            if not has_running_threads():
+                self.object.release()
 
 
 def adopt_plugin(image: NativeImage, address: int, name: str) -> NativePlugin:
@@ -142,18 +142,9 @@ def adopt_plugin(image: NativeImage, address: int, name: str) -> NativePlugin:
     return NativePlugin(image, address, name) if known is None else known
 
 
-def _delete(image: NativeImage, address: int, name: str, contexts: list[NativeContext]) -> None:
-    """Delete a plugin, and then the contexts that it was attached to."""
+def _release_unreferenced(plugin: NativeObject) -> None:
+    """Release a plugin that the garbage collector found, which has no caller to raise an error to."""
     try:
-        image.call("plugin_delete", "the destructor", address, owner=name)
-    finally:
-        for context in contexts:
-            context.close()
-
-
-def _delete_unreferenced(image: NativeImage, address: int, name: str, contexts: list[NativeContext]) -> None:
-    """Delete a plugin that the garbage collector found, which has no caller to raise an error to."""
-    try:
-        _delete(image, address, name, contexts)
+        plugin.release()
     except PluginError as error:
-        image.log_error(error)
+        plugin.image.log_error(error)

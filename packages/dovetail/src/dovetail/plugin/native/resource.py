@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from typing import Final
 
 from dovetail.errors import PluginError
+from dovetail.finalizers import finalize
 from dovetail.plugin.interfaces import APILanguage, IPluginResource
 from dovetail.plugin.native.image import NativeImage
 
@@ -28,7 +28,7 @@ class NativeResource(IPluginResource):
         self.image: Final = image
         self.address: Final = address
         if owned:
-            weakref.finalize(self, _delete, image, address)
+            finalize(self, _delete, image, address)
 
     def clone(self) -> NativeResource:
         """A clone, owned."""

@@ -48,11 +48,14 @@ class PreparedEnqueue:
     def __call__(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int, stream: int) -> int:
         """The status of ``enqueue`` over these addresses."""
         plugin, run = self._plugin, self._run
-        plugin.require_alive("enqueue")
-        self._inputs[:] = inputs
-        self._outputs[:] = outputs
-        run.workspace, run.stream = workspace, stream
-        if self._call(self._place):
-            raise plugin.describe_exception("enqueue")
-        status: int = run.status
-        return status
+        plugin.object.begin_call("enqueue")
+        try:
+            self._inputs[:] = inputs
+            self._outputs[:] = outputs
+            run.workspace, run.stream = workspace, stream
+            if self._call(self._place):
+                raise plugin.describe_exception("enqueue")
+            status: int = run.status
+            return status
+        finally:
+            plugin.object.end_call()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dovetail.errors import PlanCorruptError
+from dovetail.finalizers import finalize
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider, StoredPartition, TensorSpec
@@ -61,7 +62,7 @@ class Partitions:
     def forget(self) -> None:
         """Load everything anew when it is asked for next, because weights changed; what runs now goes on."""
         alive = [closer for closer in self._forgotten if closer.alive]
-        self._forgotten = alive + [weakref.finalize(lease, lease.close) for lease in self._loaded.values()]
+        self._forgotten = alive + [finalize(lease, lease.close) for lease in self._loaded.values()]
         self._loaded.clear()
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import ProviderError, ResourceError
+from dovetail.finalizers import finalize
 from dovetail.formats import stored_size_bytes
 from dovetail.host_arrays import address_of
 from dovetail.provider.calls import call
@@ -60,7 +61,7 @@ class DeviceBlock:
                 fix="use smaller shapes, fewer contexts, or another provider",
             )
         self.address, self.size_bytes = address, size_bytes
-        self._finalizer = weakref.finalize(self, _give_back_quietly, self.provider, address, self._stream)
+        self._finalizer = finalize(self, _give_back_quietly, self.provider, address, self._stream)
         return True
 
     def size_of(self, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
@@ -131,7 +132,7 @@ class HostBlock:
         address = int(allocator.allocate(size_bytes, ALIGNMENT_BYTES, 0) or 0)
         if not address:
             raise ResourceError(f"the allocator of the runtime gave no memory for {size_bytes} bytes")
-        self._finalizer = weakref.finalize(self, allocator.deallocate, address)
+        self._finalizer = finalize(self, allocator.deallocate, address)
         return array_at(address, (size_bytes,), np.dtype(np.uint8))
 
     def close(self) -> None:
