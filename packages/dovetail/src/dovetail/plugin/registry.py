@@ -1,7 +1,8 @@
-"""The plugin registry: where creators are found by name, version and namespace, and where plugins share resources.
+"""Plugin registries: creators by name, version and namespace, plugin libraries, and resources that plugins share.
 
-There is one global registry, and one of its children for each builder, runtime and engine. A child is searched first
-and then, unless that is switched off, its parent. Everything here may be called from several threads.
+The registry of the process holds the creators that decorators, ``register_creator`` and C++ libraries register. Every
+builder, runtime and engine has a child of it for the libraries that were loaded through it. A child is searched first
+and then, unless that is switched off, its parent. All functions may be called from several threads.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -24,6 +26,7 @@ from dovetail.types import EngineCapability
 
 if TYPE_CHECKING:
     from dovetail.plugin.libraries import PluginLibrary
+    from dovetail.plugin.native.loaded import LoadedLibraries, ProcessRegistration
 
 __all__ = [
     "IPluginRegistry",
@@ -79,26 +82,31 @@ class PluginRegistry:
             plugin_namespace: Where to register it; without one, the creator's own namespace.
         """
         creator = resolve_creator(creator)
+        self._refresh()
         with self._recording():
             key = bind_creator(creator, plugin_namespace)
             self._admit(creator)
             with self._lock:
                 self._refuse_duplicate(key, creator)
                 self._creators[key] = creator
+                self._announce(creator, listed=True)
         return True
 
     def deregister_creator(self, creator: Any) -> bool:
         """Remove a creator; False when it is not registered here."""
+        self._refresh()
         with self._lock:
             keys = [key for key, known in self._creators.items() if stands_for(known, creator)]
             for key in keys:
-                del self._creators[key]
+                self._announce(self._creators.pop(key), listed=False)
+        self._refresh()  # a library that has no creators here may be unloaded
         return bool(keys)
 
     def find_creator(self, name: str, version: str, plugin_namespace: str = "") -> Any | None:
         """The creator, from here or from a parent, or None."""
         key = CreatorKey(name, version, plugin_namespace)
         for registry in self._search_path():
+            registry._refresh()
             with registry._lock:
                 creator = registry._creators.get(key)
             if creator is not None:
@@ -116,6 +124,7 @@ class PluginRegistry:
     @property
     def all_creators(self) -> list[Any]:
         """The creators registered here, in order."""
+        self._refresh()
         with self._lock:
             return list(self._creators.values())
 
@@ -130,6 +139,7 @@ class PluginRegistry:
         return list(dict.fromkeys(key for registry in self._search_path() for key in registry._own_keys()))
 
     def _own_keys(self) -> list[CreatorKey]:
+        self._refresh()
         with self._lock:
             return list(self._creators)
 
@@ -146,6 +156,12 @@ class PluginRegistry:
 
     def _admit(self, creator: Any) -> None:
         """What a stricter registry checks before it takes a creator; this one takes all."""
+
+    def _refresh(self) -> None:
+        """Read registrations that were made elsewhere; this registry has none."""
+
+    def _announce(self, creator: Any, *, listed: bool) -> None:
+        """Report a creator that was added or removed; this registry reports to none."""
 
     def _refuse_duplicate(self, key: CreatorKey, creator: Any) -> None:
         known = self._creators.get(key)
@@ -230,11 +246,14 @@ class PluginRegistry:
                 raise PluginError(f"the library has two creators for plugin {key}", where=library.path)
             creators[key] = creator
             self._admit(creator)
+        self._refresh()
         with self._lock:
             for key, creator in creators.items():
                 self._refuse_duplicate(key, creator)
             self._creators.update(creators)
             self._libraries.append(library)
+            for creator in creators.values():
+                self._announce(creator, listed=True)
 
     # life
 
@@ -273,11 +292,103 @@ IPluginRegistry = PluginRegistry
 """The contract's name for the registry."""
 
 _DEFAULT_LOGGER: Final = Logger()
-_GLOBAL: Final = PluginRegistry()
+
+
+class ProcessRegistry(PluginRegistry):
+    """A registry that shares its creators with the C++ libraries of the process.
+
+    It has the creators that libraries register for the process, however they were loaded: with
+    ``REGISTER_TENSORRT_PLUGIN``, or with ``getPluginRegistry()->registerCreator`` in a function of their own. C++
+    creators that are registered here are found by ``getPluginRegistry()`` of every library.
+    """
+
+    _is_safe = False
+    """Which registrations it has: those as safe, or all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._generation = -1
+        self._found: set[tuple[int, str]] = set()
+        """Registrations of libraries that are here because the library registered them itself."""
+        self._reported: set[str] = set()
+
+    def _refresh(self) -> None:
+        loaded = _loaded_libraries()
+        with self._lock:
+            generation = loaded.refresh()
+            while generation != self._generation:
+                self._generation = generation
+                self._synchronize(loaded)
+                generation = loaded.refresh()  # refused registrations are reported
+
+    def _synchronize(self, loaded: LoadedLibraries) -> None:
+        wanted = {
+            (each.entry.address, each.entry.namespace): each
+            for each in loaded.registrations
+            if each.entry.is_safe is self._is_safe
+        }
+        for problem in (*loaded.problems, *loaded.duplicates):
+            self._report(problem)
+        for key, creator in list(self._creators.items()):
+            registration = getattr(creator, "registration", None)
+            if registration is not None and registration not in wanted:
+                del self._creators[key]
+        present = {getattr(creator, "registration", None) for creator in self._creators.values()}
+        self._found &= wanted.keys()
+        for registration, each in wanted.items():
+            if registration not in present:
+                self._add_found(registration, each)
+
+    def _add_found(self, registration: tuple[int, str], found: ProcessRegistration) -> None:
+        from dovetail.plugin.native.creator import NativeCreator
+        from dovetail.plugin.native.host import attach_host
+
+        try:
+            attach_host(found.image, self, again=False)
+            entry = found.entry
+            creator = NativeCreator(found.image, entry.address, entry.namespace, safe=entry.is_safe)
+            key = bind_creator(creator)
+            if key in self._creators:  # of Python, or of a library that registered it at the same time
+                creator.refuse()
+                return
+            self._admit(creator)
+        except DovetailError as error:
+            self._report(str(error))
+        else:
+            self._creators[key] = creator
+            self._found.add(registration)
+
+    def _report(self, problem: str) -> None:
+        """Log a problem once: the libraries are read again with every change of one of them."""
+        if problem not in self._reported:
+            self._reported.add(problem)
+            self.logger.log(Severity.ERROR, problem)
+
+    def _announce(self, creator: Any, *, listed: bool) -> None:
+        registration = getattr(creator, "registration", None)
+        if registration is not None:
+            self._found.discard(registration)
+            creator.publish(listed=listed)
+
+    def _refuse_duplicate(self, key: CreatorKey, creator: Any) -> None:
+        registration = getattr(creator, "registration", None)
+        known = getattr(self._creators.get(key), "registration", None)
+        if registration is None or registration != known or registration not in self._found:
+            super()._refuse_duplicate(key, creator)
+
+
+@cache
+def _loaded_libraries() -> LoadedLibraries:
+    from dovetail.plugin.native.loaded import LoadedLibraries  # needs ctypes, which `import dovetail` does not
+
+    return LoadedLibraries()
+
+
+_GLOBAL: Final = ProcessRegistry()
 
 
 def get_plugin_registry() -> PluginRegistry:
-    """The global registry: the parent of every builder's and runtime's own."""
+    """Return the registry of the process: the parent of the registries of builders, runtimes and engines."""
     return _GLOBAL
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from dovetail.errors import PluginError
 from dovetail.plugin._user_code import describe
-from dovetail.plugin.registry import PluginRegistry, instantiate, register_statically
+from dovetail.plugin.registry import PluginRegistry, ProcessRegistry, instantiate, register_statically
 
 __all__ = ["SafePluginRegistry", "get_safe_plugin_registry", "register_safe_plugin"]
 
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=type)
 
 
 class SafePluginRegistry(PluginRegistry):
-    """A registry that takes only creators with ``safe = True`` that pass the checker's strict set."""
+    """A registry that accepts only creators with ``safe = True`` that pass the checker's strict set."""
 
     def __init__(self) -> None:
         super().__init__(parent=None)
@@ -43,11 +43,17 @@ class SafePluginRegistry(PluginRegistry):
             )
 
 
-_SAFE: Final = SafePluginRegistry()
+class _SafeProcessRegistry(ProcessRegistry, SafePluginRegistry):
+    """The safe registry of the process, which C++ libraries see as ``getSafePluginRegistry()``."""
+
+    _is_safe = True
+
+
+_SAFE: Final = _SafeProcessRegistry()
 
 
 def get_safe_plugin_registry() -> SafePluginRegistry:
-    """The safe registry, beside the global one."""
+    """Return the safe registry of the process, which is separate from the plugin registry."""
     return _SAFE
 
 

@@ -12,9 +12,9 @@ extern "C"
 {
 #endif
 
-#define DOVETAIL_ABI_VERSION 3
+#define DOVETAIL_ABI_VERSION 4
 
-    /* What the library may ask of Dovetail; context says which registry loaded the library. */
+    /* Functions for the library; context identifies the registry that loaded it. */
     typedef struct dovetail_host
     {
         uint32_t version;
@@ -26,14 +26,30 @@ extern "C"
         void* (*allocate)(int64_t token, uint64_t size, uint64_t alignment, uint32_t flags);
         int32_t (*deallocate)(int64_t token, void* memory);
         int32_t (*report_error)(int64_t token, int32_t code, char const* text);
+        /* True if the registry of the process has a creator, of Python or of a library. */
+        int32_t (*has_creator)(char const* name, char const* version, char const* name_space, int32_t is_safe);
+        /* True until the interpreter finalizes; after that no other function may be called. */
+        int (*is_running)(void);
     } dovetail_host;
+
+    typedef enum dovetail_scope
+    {
+        DOVETAIL_SCOPE_PROCESS = 0,   /* for the registry of the process */
+        DOVETAIL_SCOPE_LOADER = 1,    /* for one registry of Dovetail's that loaded the library */
+        DOVETAIL_SCOPE_DUPLICATE = 2, /* refused: the registry of the process has one of this name */
+    } dovetail_scope;
 
     typedef struct dovetail_registration
     {
         void* creator;
+        char const* name;
+        char const* version;
         char const* name_space;
         int32_t is_safe;
+        int32_t scope;
     } dovetail_registration;
+
+    typedef void (*dovetail_registration_sink)(void* token, dovetail_registration const* entry);
 
     typedef struct dovetail_identity
     {
@@ -133,7 +149,18 @@ extern "C"
         /* The method that threw it; null where the function that failed calls one method only. */
         char const* (*last_method)(void);
         int32_t (*attach)(dovetail_host const* host, int64_t context);
-        int32_t (*registrations)(dovetail_registration const** entries, int32_t* count);
+        /* The number of calls of the host that have not returned. */
+        int32_t (*host_calls)(void);
+        /* A number that changes when registrations change. */
+        uint64_t (*registrations_version)(void);
+        int32_t (*registrations)(dovetail_registration_sink sink, void* token);
+        /* Fails with the first exception of a registration, once. */
+        int32_t (*registration_problem)(void);
+        /* Sets the scope of a registration; adds it where the creator was not registered. */
+        int32_t (*set_scope)(void* creator, char const* name_space, int32_t is_safe, int32_t scope);
+        int32_t (*remove_registrations)(void* creator, int32_t is_safe, int32_t* count);
+        /* Between the two calls with 1 and 0, creators are registered for the registry that loads the library. */
+        int32_t (*set_loading)(int32_t is_loading);
         /* Functions that the library exports, called through the library so that no exception leaves it. */
         int32_t (*call_set_logger_finder)(void* entry);
         int32_t (*call_initialise)(void* entry, int32_t* succeeded);

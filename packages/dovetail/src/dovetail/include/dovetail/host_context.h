@@ -24,9 +24,16 @@ public:
     }
     void* allocate(uint64_t size, uint64_t alignment, AllocatorFlags flags) noexcept override
     {
-        return hostLink().host->allocate(mToken, size, alignment, flags);
+        return callHost(static_cast<void*>(nullptr), [&](dovetail_host const& host, int64_t) {
+            return host.allocate(mToken, size, alignment, flags);
+        });
     }
-    bool deallocate(void* memory) noexcept override { return hostLink().host->deallocate(mToken, memory) == 1; }
+    bool deallocate(void* memory) noexcept override
+    {
+        return callHost(int32_t{0}, [&](dovetail_host const& host, int64_t) {
+            return host.deallocate(mToken, memory);
+        }) == 1;
+    }
 
 private:
     int64_t mToken;
@@ -67,7 +74,9 @@ public:
             std::lock_guard<std::mutex> const lock{mMutex};
             mErrors.emplace_back(val, desc ? desc : "");
         });
-        return hostLink().host->report_error(mToken, static_cast<int32_t>(val), desc ? desc : "") == 1;
+        return callHost(int32_t{0}, [&](dovetail_host const& host, int64_t) {
+            return host.report_error(mToken, static_cast<int32_t>(val), desc ? desc : "");
+        }) == 1;
     }
     RefCount incRefCount() noexcept override { return ++mCount; }
     RefCount decRefCount() noexcept override { return --mCount; }

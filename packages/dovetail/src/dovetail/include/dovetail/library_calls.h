@@ -3,6 +3,7 @@
 
 #include "guard.h"
 #include "host_context.h"
+#include "host_link.h"
 #include "library_registry.h"
 
 namespace dovetail
@@ -17,22 +18,70 @@ inline IPluginCreatorV3One* asCreator(void* handle) noexcept
 
 DOVETAIL_PRIVATE inline int32_t attachHost(dovetail_host const* host, int64_t context) noexcept
 {
-    hostLink() = HostLink{host, context};
+    HostLink& link = hostLink();
+    link.context = context;
+    if (!link.isAttached.load())
+    {
+        link.host = *host;
+        link.isAttached.store(true, std::memory_order_release);
+    }
     return 0;
 }
 
-DOVETAIL_PRIVATE inline int32_t registrations(dovetail_registration const** entries, int32_t* count)
+// The number of calls of the host that have not returned.
+DOVETAIL_PRIVATE inline int32_t hostCalls() noexcept
 {
-    static std::vector<dovetail_registration> listed;
+    return hostLink().numCalls.load();
+}
+
+DOVETAIL_PRIVATE inline uint64_t registrationsVersion() noexcept
+{
+    return libraryRegistry().list().version() + safeLibraryRegistry().list().version();
+}
+
+DOVETAIL_PRIVATE inline int32_t registrations(dovetail_registration_sink sink, void* token)
+{
+    return guarded([&] {
+        for (auto* registry : {&libraryRegistry(), &safeLibraryRegistry()})
+        {
+            for (Registration const& entry : registry->list().copy())
+            {
+                dovetail_registration const record{entry.creator, entry.key.name.c_str(), entry.key.version.c_str(),
+                    entry.key.space.c_str(), registry == &safeLibraryRegistry() ? 1 : 0, entry.scope};
+                enterPython([&] { sink(token, &record); });
+            }
+        }
+    });
+}
+
+DOVETAIL_PRIVATE inline int32_t registrationProblem()
+{
     return guarded([&] {
         libraryRegistry().raiseProblem();
         safeLibraryRegistry().raiseProblem();
-        listed.clear();
-        libraryRegistry().list(listed);
-        safeLibraryRegistry().list(listed);
-        *entries = listed.data();
-        *count = static_cast<int32_t>(listed.size());
     });
+}
+
+inline LibraryRegistry& chooseRegistry(int32_t isSafe) noexcept
+{
+    return isSafe ? safeLibraryRegistry() : libraryRegistry();
+}
+
+DOVETAIL_PRIVATE inline int32_t setScope(void* creator, char const* space, int32_t isSafe, int32_t scope)
+{
+    return guarded([&] { chooseRegistry(isSafe).setScope(*as<IPluginCreatorInterface>(creator), space, scope); });
+}
+
+DOVETAIL_PRIVATE inline int32_t removeRegistrations(void* creator, int32_t isSafe, int32_t* count)
+{
+    return guarded([&] { *count = chooseRegistry(isSafe).list().remove(as<IPluginCreatorInterface>(creator)); });
+}
+
+DOVETAIL_PRIVATE inline int32_t setLoading(int32_t isLoading) noexcept
+{
+    libraryRegistry().setLoading(isLoading != 0);
+    safeLibraryRegistry().setLoading(isLoading != 0);
+    return 0;
 }
 
 DOVETAIL_PRIVATE inline int32_t callSetLoggerFinder(void* entry)

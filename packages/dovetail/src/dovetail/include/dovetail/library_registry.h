@@ -1,14 +1,17 @@
-// The registry of this library: what is registered here, Dovetail registers when it loads the library.
+// The registry that this library sees: its own registrations, and those of the process in every other library.
 #pragma once
 
 #include "abi.h"
 #include "adapt_quick.h"
 #include "adapt_v2.h"
 #include "guard.h"
+#include "host_link.h"
+#include "loaded_libraries.h"
+#include "registrations.h"
 #include "registry.h"
 
-#include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,50 +19,6 @@ namespace dovetail
 {
 namespace detail
 {
-
-// The host as the last load of this library left it.
-struct HostLink
-{
-    dovetail_host const* host{};
-    int64_t context{};
-};
-
-DOVETAIL_PRIVATE inline HostLink& hostLink() noexcept
-{
-    static HostLink link;
-    return link;
-}
-
-class DOVETAIL_PRIVATE HostLogger final : public ILogger
-{
-public:
-    void log(Severity severity, AsciiChar const* msg) noexcept override
-    {
-        HostLink const& link = hostLink();
-        if (link.host && msg)
-        {
-            link.host->log(link.context, static_cast<int32_t>(severity), msg);
-        }
-    }
-};
-
-DOVETAIL_PRIVATE inline HostLogger& hostLogger() noexcept
-{
-    static HostLogger logger;
-    return logger;
-}
-
-class DOVETAIL_PRIVATE HostLoggerFinder final : public ILoggerFinder
-{
-public:
-    ILogger* findLogger() override { return &hostLogger(); }
-};
-
-DOVETAIL_PRIVATE inline HostLoggerFinder& hostLoggerFinder() noexcept
-{
-    static HostLoggerFinder finder;
-    return finder;
-}
 
 inline bool isKind(IPluginCreatorInterface const& creator, char const* kind)
 {
@@ -76,23 +35,40 @@ inline IPluginCreatorV3Quick* asQuick(IPluginCreatorInterface& creator)
     return isKind(creator, "PLUGIN CREATOR_V3QUICK") ? static_cast<IPluginCreatorV3Quick*>(&creator) : nullptr;
 }
 
-// The adapter of a creator, made once.
+// The adapters of the creators of one interface; each is made once.
 template <typename Adapter, typename Creator>
-DOVETAIL_PRIVATE inline IPluginCreatorV3One* findAdapter(Creator* creator)
+class DOVETAIL_PRIVATE AdapterList
 {
-    static std::vector<std::unique_ptr<Adapter>> adapters;
-    for (auto const& known : adapters)
+public:
+    IPluginCreatorV3One* find(Creator* creator)
     {
-        if (known->adapted() == creator)
+        std::lock_guard<std::mutex> const lock{mMutex};
+        for (auto const& known : mAdapters)
         {
-            return known.get();
+            if (known->adapted() == creator)
+            {
+                return known.get();
+            }
         }
+        mAdapters.push_back(std::make_unique<Adapter>(creator));
+        return mAdapters.back().get();
     }
-    adapters.push_back(std::make_unique<Adapter>(creator));
-    return adapters.back().get();
-}
 
-// A creator of IPluginV3: itself, or the adapter of one of another interface; null where that is not known.
+    void clear() noexcept
+    {
+        std::lock_guard<std::mutex> const lock{mMutex};
+        std::vector<std::unique_ptr<Adapter>>{}.swap(mAdapters);
+    }
+
+private:
+    std::mutex mMutex;
+    std::vector<std::unique_ptr<Adapter>> mAdapters;
+};
+
+using OlderAdapters = AdapterList<AdaptedV2Creator, IPluginCreator>;
+using QuickAdapters = AdapterList<AdaptedQuickCreator, IPluginCreatorV3Quick>;
+
+// Returns a creator of IPluginV3: itself, or the adapter of one of another interface; null for unknown interfaces.
 DOVETAIL_PRIVATE inline IPluginCreatorV3One* adaptCreator(IPluginCreatorInterface& creator)
 {
     if (isKind(creator, "PLUGIN CREATOR_V3ONE"))
@@ -101,13 +77,12 @@ DOVETAIL_PRIVATE inline IPluginCreatorV3One* adaptCreator(IPluginCreatorInterfac
     }
     if (auto* older = asOlder(creator))
     {
-        return findAdapter<AdaptedV2Creator>(older);
+        return immortal<OlderAdapters>().find(older);
     }
     auto* quick = asQuick(creator);
-    return quick ? findAdapter<AdaptedQuickCreator>(quick) : nullptr;
+    return quick ? immortal<QuickAdapters>().find(quick) : nullptr;
 }
 
-// The creators of this library that were registered and not returned by getCreators.
 class DOVETAIL_PRIVATE LibraryRegistry final : public IPluginRegistry
 {
 public:
@@ -149,39 +124,43 @@ public:
 
     bool deregisterCreator(IPluginCreatorInterface const& creator) noexcept override
     {
-        for (size_t i = 0; i < mCreators.size(); ++i)
+        if (mList.remove(&creator))
         {
-            if (mCreators[i] == &creator)
-            {
-                delete mNamespaces[i];
-                mCreators.erase(mCreators.begin() + static_cast<std::ptrdiff_t>(i));
-                mNamespaces.erase(mNamespaces.begin() + static_cast<std::ptrdiff_t>(i));
-                return true;
-            }
+            return true;
         }
-        return false;
+        auto* const handle = const_cast<IPluginCreatorInterface*>(&creator);
+        bool removed = false;
+        guarded([&] {
+            removed = visitLibraries([&](dovetail_plugin_table const& table) noexcept {
+                int32_t count = 0;
+                return !table.remove_registrations(handle, mIsSafe, &count) && count > 0;
+            });
+        });
+        return removed;
     }
 
     IPluginCreatorInterface* const* getAllCreators(int32_t* numCreators) const noexcept override
     {
-        *numCreators = static_cast<int32_t>(mCreators.size());
-        return mCreators.data();
+        std::vector<IPluginCreatorInterface*> creators;
+        guarded([&] { creators = listCreators(); });
+        return keepSnapshot(mSnapshots, std::move(creators), numCreators);
     }
 
     IPluginCreator* const* getPluginCreatorList(int32_t* numCreators) const noexcept override
     {
-        mOlder.clear();
-        for (auto* creator : mCreators)
-        {
-            guarded([&] {
-                if (auto* older = asOlder(*creator))
-                {
-                    mOlder.push_back(older);
-                }
-            });
-        }
-        *numCreators = static_cast<int32_t>(mOlder.size());
-        return mOlder.data();
+        std::vector<IPluginCreator*> olderCreators;
+        guarded([&] {
+            for (auto* creator : listCreators())
+            {
+                guarded([&] {
+                    if (auto* older = asOlder(*creator))
+                    {
+                        olderCreators.push_back(older);
+                    }
+                });
+            }
+        });
+        return keepSnapshot(mOlderSnapshots, std::move(olderCreators), numCreators);
     }
 
     IPluginCreator* getPluginCreator(AsciiChar const* pluginName, AsciiChar const* pluginVersion,
@@ -197,27 +176,30 @@ public:
         AsciiChar const* pluginNamespace) noexcept override
     {
         IPluginCreatorInterface* found = nullptr;
-        for (size_t i = 0; i < mCreators.size() && !found; ++i)
-        {
-            guarded([&] { found = matches(i, pluginName, pluginVersion, pluginNamespace) ? mCreators[i] : nullptr; });
-        }
+        guarded([&] {
+            CreatorKey const key{pluginName, pluginVersion, pluginNamespace};
+            found = mList.find(key);
+            found = found ? found : findElsewhere(key);
+        });
         return found;
     }
 
     IPluginResource* acquirePluginResource(AsciiChar const* key, IPluginResource* resource) noexcept override
     {
-        HostLink const& link = hostLink();
-        bool const usable = link.host && key && resource;
-        return usable ? static_cast<IPluginResource*>(link.host->acquire_resource(link.context, key, resource))
-                      : nullptr;
+        void* const shared = callHost(static_cast<void*>(nullptr), [&](dovetail_host const& host, int64_t context) {
+            return key && resource ? host.acquire_resource(context, key, resource) : nullptr;
+        });
+        return static_cast<IPluginResource*>(shared);
     }
 
     int32_t releasePluginResource(AsciiChar const* key) noexcept override
     {
-        HostLink const& link = hostLink();
-        return link.host && key ? link.host->release_resource(link.context, key) : -1;
+        return callHost(int32_t{-1}, [&](dovetail_host const& host, int64_t context) {
+            return key ? host.release_resource(context, key) : -1;
+        });
     }
 
+    // This registry has no parent.
     IPluginCreatorInterface* const* getAllCreatorsRecursive(int32_t* numCreators) noexcept override
     {
         return getAllCreators(numCreators);
@@ -228,23 +210,34 @@ public:
     void setErrorRecorder(IErrorRecorder* recorder) noexcept override { mRecorder = recorder; }
     IErrorRecorder* getErrorRecorder() const noexcept override { return mRecorder; }
 
-    void list(std::vector<dovetail_registration>& entries) const
+    RegistrationList& list() noexcept { return mList; }
+
+    // Sets the scope of a registration, and adds it where a creator was not registered but returned by getCreators.
+    void setScope(IPluginCreatorInterface& creator, char const* space, int32_t scope)
     {
-        for (size_t i = 0; i < mCreators.size(); ++i)
+        auto* const adapted = adaptCreator(creator);
+        if (adapted)
         {
-            entries.push_back({mCreators[i], mNamespaces[i]->c_str(), mIsSafe ? 1 : 0});
+            dovetail_identity const identity = readIdentity(*adapted);
+            mList.put({&creator, CreatorKey{identity.name, identity.version, space}, scope});
         }
     }
 
-    ~LibraryRegistry() noexcept override
+    // Whether Dovetail is loading this library into one of its registries.
+    void setLoading(bool isLoading) noexcept { mIsLoading = isLoading; }
+
+    void clear() noexcept
     {
-        for (std::string* place : mNamespaces)
-        {
-            delete place;
-        }
+        mList.clear();
+        std::lock_guard<std::mutex> const lock{mMutex};
+        Snapshots<IPluginCreatorInterface>{}.swap(mSnapshots);
+        Snapshots<IPluginCreator>{}.swap(mOlderSnapshots);
     }
 
 private:
+    template <typename T>
+    using Snapshots = std::vector<std::unique_ptr<std::vector<T*> const>>;
+
     // False where a creator of this name, version and namespace is registered.
     bool add(IPluginCreatorInterface& creator, std::string const& space)
     {
@@ -256,73 +249,196 @@ private:
                 + (info.kind ? info.kind : "null") + ", which is not supported");
         }
         dovetail_identity const identity = readIdentity(*adapted);
-        if (getCreator(identity.name, identity.version, space.c_str()))
+        CreatorKey const key{identity.name, identity.version, space.c_str()};
+        bool const isLoading = mIsLoading;
+        if (auto const* known = mList.find(key))
         {
-            return false;
+            if (isLoading)
+            {
+                if (known != &creator)
+                {
+                    hostLogger().log(ILogger::Severity::kWARNING,
+                        ("the library registers plugin '" + key.name + "' twice, of which one is kept").c_str());
+                }
+                return true;
+            }
+            if (mList.isScope(key, DOVETAIL_SCOPE_PROCESS))
+            {
+                return false;
+            }
         }
+        bool const isDuplicate = !isLoading && isRegisteredElsewhere(key);
         if (auto* older = asOlder(creator))
         {
             named("setPluginNamespace", [&] { older->setPluginNamespace(space.c_str()); });
         }
-        mCreators.push_back(&creator);
-        mNamespaces.push_back(new std::string(space));
-        return true;
+        mList.put({&creator, key,
+            isDuplicate     ? DOVETAIL_SCOPE_DUPLICATE
+                : isLoading ? DOVETAIL_SCOPE_LOADER
+                            : DOVETAIL_SCOPE_PROCESS});
+        return !isDuplicate;
     }
 
-    bool matches(size_t index, char const* name, char const* version, char const* space) const
+    bool isRegisteredElsewhere(CreatorKey const& key) const
     {
-        if (!sameText(mNamespaces[index]->c_str(), space))
-        {
+        return findElsewhere(key) || callHost(int32_t{0}, [&](dovetail_host const& host, int64_t) {
+            return host.has_creator(key.name.c_str(), key.version.c_str(), key.space.c_str(), mIsSafe);
+        });
+    }
+
+    IPluginCreatorInterface* findElsewhere(CreatorKey const& key) const
+    {
+        IPluginCreatorInterface* found = nullptr;
+        visitRegistrations([&](dovetail_registration const& entry) {
+            found = key == CreatorKey{entry.name, entry.version, entry.name_space}
+                ? static_cast<IPluginCreatorInterface*>(entry.creator)
+                : found;
+            return found != nullptr;
+        });
+        return found;
+    }
+
+    std::vector<IPluginCreatorInterface*> listCreators() const
+    {
+        std::vector<IPluginCreatorInterface*> creators = mList.creators();
+        visitRegistrations([&](dovetail_registration const& entry) {
+            creators.push_back(static_cast<IPluginCreatorInterface*>(entry.creator));
             return false;
-        }
-        dovetail_identity const identity = readIdentity(*adaptCreator(*mCreators[index]));
-        return sameText(identity.name, name) && sameText(identity.version, version);
+        });
+        return creators;
+    }
+
+    // Calls `visit` with each registration of another library for the process, until it returns true.
+    template <typename F>
+    void visitRegistrations(F&& visit) const
+    {
+        struct State
+        {
+            F& visit;
+            bool isSafe;
+            bool isDone;
+        } state{visit, mIsSafe, false};
+        auto const receive = [](void* token, dovetail_registration const* entry) noexcept {
+            auto& known = *static_cast<State*>(token);
+            bool const isWanted = entry->scope == DOVETAIL_SCOPE_PROCESS && (entry->is_safe != 0) == known.isSafe;
+            if (isWanted && !known.isDone)
+            {
+                guarded([&] { known.isDone = known.visit(*entry); });
+            }
+        };
+        visitLibraries([&](dovetail_plugin_table const& table) noexcept {
+            table.registrations(receive, &state);
+            return state.isDone;
+        });
+    }
+
+    // The caller keeps the pointer for as long as the registry lives, so each distinct list is kept.
+    template <typename T>
+    T* const* keepSnapshot(Snapshots<T>& snapshots, std::vector<T*> list, int32_t* count) const noexcept
+    {
+        std::lock_guard<std::mutex> const lock{mMutex};
+        T* const* kept = nullptr;
+        *count = 0;
+        guarded([&] {
+            auto const same = [&](auto const& known) { return *known == list; };
+            auto found = std::find_if(snapshots.begin(), snapshots.end(), same);
+            if (found == snapshots.end())
+            {
+                snapshots.push_back(std::make_unique<std::vector<T*> const>(std::move(list)));
+                found = snapshots.end() - 1;
+            }
+            *count = static_cast<int32_t>((*found)->size());
+            kept = (*found)->data();
+        });
+        return kept;
     }
 
     bool mIsSafe;
+    std::atomic<bool> mIsLoading{false};
     LastFailure mProblem{};
-    std::vector<IPluginCreatorInterface*> mCreators;
-    std::vector<std::string*> mNamespaces;
-    mutable std::vector<IPluginCreator*> mOlder;
+    RegistrationList mList;
+    mutable std::mutex mMutex;
+    mutable Snapshots<IPluginCreatorInterface> mSnapshots;
+    mutable Snapshots<IPluginCreator> mOlderSnapshots;
     bool mSearchesParent{true};
     IErrorRecorder* mRecorder{nullptr};
 };
 
+// The registries are never destroyed, because static destructors may use them. When the library is unloaded they are
+// emptied; not when the process ends, where threads may still run plugins.
+struct DOVETAIL_PRIVATE RegistryCleaner
+{
+    LibraryRegistry& registry;
+    ~RegistryCleaner()
+    {
+        if (!isHostGone())
+        {
+            registry.clear();
+            immortal<OlderAdapters>().clear();
+            immortal<QuickAdapters>().clear();
+        }
+    }
+};
+
 DOVETAIL_PRIVATE inline LibraryRegistry& libraryRegistry() noexcept
 {
-    static LibraryRegistry registry{false};
-    return registry;
+    alignas(LibraryRegistry) static unsigned char storage[sizeof(LibraryRegistry)];
+    static RegistryCleaner const cleaner{*::new (storage) LibraryRegistry{false}};
+    return cleaner.registry;
 }
 
 DOVETAIL_PRIVATE inline LibraryRegistry& safeLibraryRegistry() noexcept
 {
-    static LibraryRegistry registry{true};
-    return registry;
+    alignas(LibraryRegistry) static unsigned char storage[sizeof(LibraryRegistry)];
+    static RegistryCleaner const cleaner{*::new (storage) LibraryRegistry{true}};
+    return cleaner.registry;
 }
 
-// Registers a creator while the system loads the library, where an exception would end the process.
+// The creator of a registration macro: registered while the system loads the library, where an exception would end the
+// process, and deregistered before it is destroyed.
 template <typename T>
-T* constructAndRegister(LibraryRegistry& registry) noexcept
+class DOVETAIL_PRIVATE StaticCreator
 {
-    T* creator = nullptr;
-    if (guarded([&] { creator = named("the constructor of a creator", [] { return new T{}; }); }))
+public:
+    explicit StaticCreator(LibraryRegistry& registry) noexcept
+        : mRegistry{registry}
     {
-        registry.keepProblem();
-        return nullptr;
+        if (guarded([&] { mCreator.reset(named("the constructor of a creator", [] { return new T{}; })); }))
+        {
+            registry.keepProblem();
+        }
+        else
+        {
+            registry.registerCreator(*mCreator, "");
+        }
     }
-    registry.registerCreator(*creator, "");
-    return creator;
-}
+    ~StaticCreator()
+    {
+        if (isHostGone())
+        {
+            mCreator.release(); // a thread may still use it
+        }
+        else if (mCreator)
+        {
+            mRegistry.list().remove(mCreator.get());
+        }
+    }
+
+private:
+    LibraryRegistry& mRegistry;
+    std::unique_ptr<T, Discard> mCreator;
+};
 
 } // namespace detail
 } // namespace dovetail
 
-// Of this library: what is registered here, Dovetail registers when it loads the library.
+// The registry of the process. It finds the creators that any library registered with it, and all of this library.
 extern "C" DOVETAIL_PRIVATE inline nvinfer1::IPluginRegistry* getPluginRegistry() noexcept
 {
     return &dovetail::detail::libraryRegistry();
 }
 
+// The same for creators that are declared safe.
 extern "C" DOVETAIL_PRIVATE inline nvinfer1::IPluginRegistry* getSafePluginRegistry() noexcept
 {
     return &dovetail::detail::safeLibraryRegistry();
@@ -349,31 +465,19 @@ DOVETAIL_PRIVATE inline IPluginRegistry* getBuilderPluginRegistry(EngineCapabili
     return capability == EngineCapability::kSAFETY ? getSafePluginRegistry() : getPluginRegistry();
 }
 
-// Registers one creator while the library is loaded.
+// Registers one creator in the default namespace while the library is loaded.
 template <typename T>
-class PluginRegistrar
+class DOVETAIL_PRIVATE PluginRegistrar
 {
-public:
-    PluginRegistrar() noexcept
-        : mCreator{dovetail::detail::constructAndRegister<T>(dovetail::detail::libraryRegistry())}
-    {
-    }
-
 private:
-    std::unique_ptr<T, dovetail::detail::Discard> mCreator;
+    dovetail::detail::StaticCreator<T> mCreator{dovetail::detail::libraryRegistry()};
 };
 
 template <typename T>
-class SafePluginRegistrar
+class DOVETAIL_PRIVATE SafePluginRegistrar
 {
-public:
-    SafePluginRegistrar() noexcept
-        : mCreator{dovetail::detail::constructAndRegister<T>(dovetail::detail::safeLibraryRegistry())}
-    {
-    }
-
 private:
-    std::unique_ptr<T, dovetail::detail::Discard> mCreator;
+    dovetail::detail::StaticCreator<T> mCreator{dovetail::detail::safeLibraryRegistry()};
 };
 
 } // namespace dovetail_v1

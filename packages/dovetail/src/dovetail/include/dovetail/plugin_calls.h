@@ -6,6 +6,7 @@
 #include "descs.h"
 #include "exchange.h"
 #include "guard.h"
+#include "host_link.h"
 
 namespace dovetail
 {
@@ -104,7 +105,7 @@ DOVETAIL_PRIVATE inline int32_t buildOutputShapes(void* build, dovetail_expr con
             builder.pack(out, ranks, dims);
             auto const records = builder.records();
             dovetail_shapes const packed{nbOutputs, ranks.data(), dims.data()};
-            sink(token, records.data(), static_cast<int32_t>(records.size()), &packed);
+            enterPython([&] { sink(token, records.data(), static_cast<int32_t>(records.size()), &packed); });
         }
     });
 }
@@ -166,7 +167,7 @@ DOVETAIL_PRIVATE inline int32_t buildCombinations(void* build, dovetail_dynamic_
             types.push_back(static_cast<int32_t>(desc.type));
             formats.push_back(static_cast<int32_t>(desc.format));
         }
-        sink(token, types.data(), formats.data(), static_cast<int32_t>(listed.size()));
+        enterPython([&] { sink(token, types.data(), formats.data(), static_cast<int32_t>(listed.size())); });
     });
 }
 

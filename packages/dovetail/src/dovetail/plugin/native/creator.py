@@ -13,6 +13,7 @@ from dovetail.plugin.native.convert import PackedFields, read_fields, read_text
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability, NativeIdentity
 from dovetail.plugin.native.plugin import NativePlugin, adopt_plugin
+from dovetail.plugin.native.registrations import Scope, set_scope
 from dovetail.types import TensorRTPhase
 
 __all__ = ["NativeCreator"]
@@ -24,21 +25,22 @@ class NativeCreator(IPluginCreatorV3One):
     Args:
         image: The library.
         address: The creator.
-        namespace: Where the library registered it; empty for the creator's own namespace.
+        namespace: The namespace under which the library registered it; None for the creator's own.
         safe: Whether the library registered it as safe.
     """
 
     api_language = APILanguage.CPP
 
-    def __init__(self, image: NativeImage, address: int, namespace: str = "", *, safe: bool = False) -> None:
+    def __init__(self, image: NativeImage, address: int, namespace: str | None = None, *, safe: bool = False) -> None:
         self._image: Final = image
+        self._handle: Final = address
         self._address: Final = _adapt(image, address)
         self.safe: Final = safe
         identity = NativeIdentity()
         image.call("creator_identity", "getPluginName", self._address, byref(identity), owner="a creator")
         self.name = self._text(identity.name, "getPluginName")
         self.plugin_version = self._text(identity.version, "getPluginVersion")
-        self.plugin_namespace = namespace or self._text(identity.namespace, "getPluginNamespace")
+        self.plugin_namespace = self._text(identity.namespace, "getPluginNamespace") if namespace is None else namespace
         self.adapted_name: Final = f"creator of {image.path}"
         self.field_names = self._read_field_names()
 
@@ -49,6 +51,22 @@ class NativeCreator(IPluginCreatorV3One):
 
     def __repr__(self) -> str:
         return f"<C++ creator of '{self.name}' version '{self.plugin_version}' from {self._image.path}>"
+
+    @property
+    def registration(self) -> tuple[int, str]:
+        """The C++ object and the namespace under which it is registered."""
+        return self._handle, self.plugin_namespace
+
+    def publish(self, *, listed: bool) -> None:
+        """Add the creator to the registry of the process as C++ libraries see it, or remove it from there."""
+        self._set_scope(Scope.PROCESS if listed else Scope.LOADER)
+
+    def refuse(self) -> None:
+        """Mark the registration as a duplicate of another in the registry of the process."""
+        self._set_scope(Scope.DUPLICATE)
+
+    def _set_scope(self, scope: Scope) -> None:
+        set_scope(self._image, self._handle, self.plugin_namespace, scope, safe=self.safe)
 
     def _text(self, raw: bytes | None, method: str) -> str:
         text = read_text(raw)

@@ -1,12 +1,15 @@
-"""What a plugin library may ask of Dovetail: to log, to share resources, and what an execution context offers.
+"""The functions that Dovetail offers to plugin libraries: logging, shared resources, and execution contexts.
 
-There is one table of these functions in a process and it is never freed, because a library keeps its address.
+There is one table of these functions in a process. Libraries copy it, and stop calling it when the interpreter
+finalizes. It is never freed, because a thread of a library may be inside one of the functions at that time.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,6 +23,8 @@ from dovetail.plugin.native.layout import (
     AcquireFunction,
     AllocateFunction,
     DeallocateFunction,
+    HasCreatorFunction,
+    IsRunningFunction,
     LogFunction,
     NativeHost,
     ReleaseFunction,
@@ -33,8 +38,16 @@ __all__ = ["attach_host"]
 _images: Final[weakref.WeakValueDictionary[int, NativeImage]] = weakref.WeakValueDictionary()
 
 
-def attach_host(image: NativeImage, registry: PluginRegistry) -> None:
-    """Give a library these functions; it logs to the logger of the registry that loaded it last."""
+def attach_host(image: NativeImage, registry: PluginRegistry, *, again: bool = True) -> None:
+    """Connect a library to these functions.
+
+    Args:
+        image: The library.
+        registry: The registry whose logger the library uses, while the registry exists.
+        again: Whether this registry replaces one that attached the library before.
+    """
+    if id(image) in _images and not again:
+        return
     registered = weakref.ref(registry)
 
     def find_logger() -> ILogger | None:
@@ -136,6 +149,15 @@ def _report_error(token: int, code: int, text: bytes | None) -> int:
     return int(recorder is not None and bool(recorder.report_error(*reported)))
 
 
+@_contained("registerCreator", 0, _process_logger)
+def _has_creator(name: bytes, version: bytes, namespace: bytes, is_safe: int) -> int:
+    from dovetail.plugin.safe import get_safe_plugin_registry
+
+    registry = get_safe_plugin_registry() if is_safe else get_plugin_registry()
+    key = [text.decode(errors="replace") for text in (name, version, namespace)]
+    return int(registry.find_creator(*key) is not None)
+
+
 _HOST: Final = NativeHost(
     ABI_VERSION,
     ctypes.sizeof(NativeHost),
@@ -145,4 +167,39 @@ _HOST: Final = NativeHost(
     AllocateFunction(_allocate),
     DeallocateFunction(_deallocate),
     ReportFunction(_report_error),
+    HasCreatorFunction(_has_creator),
+    IsRunningFunction(ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value or 0),
 )
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_HOST))
+
+
+_MAX_WAIT_MS: Final = 1000
+"""Longer than a thread waits before it notices that the interpreter finalizes, which is 5 ms by default."""
+
+
+class _HostCalls:
+    """Waits, when the interpreter finalizes, for calls of the host that began before.
+
+    Each of them ends within milliseconds, because its thread cannot enter the interpreter any more.
+    """
+
+    def __init__(self, images: list[NativeImage]) -> None:
+        self._counters = [image.table.host_calls for image in images]
+        self._images = images
+        self._sleep = time.sleep
+        self._max_wait_ms = _MAX_WAIT_MS
+
+    def __del__(self) -> None:
+        for _ in range(self._max_wait_ms):
+            if not any(count() for count in self._counters):
+                break
+            self._sleep(0.001)
+
+
+_at_end: Final[list[_HostCalls]] = []
+
+
+@atexit.register
+def _keep_for_end() -> None:
+    """Have this module, which is cleared after the interpreter began to finalize, wait for calls of the host."""
+    _at_end.append(_HostCalls(list(_images.values())))

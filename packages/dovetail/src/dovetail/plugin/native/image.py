@@ -25,8 +25,9 @@ from dovetail.plugin.native.layout import (
     NativeTable,
     NativeTensorDesc,
 )
+from dovetail.plugin.native.linker import close_object, find_object
 
-__all__ = ["NativeImage", "open_image"]
+__all__ = ["NativeImage", "find_loaded_image", "open_image"]
 
 _ENTRY: Final = "dovetail_plugin_abi"
 _FOREIGN: Final = ("getCreators", "getPluginCreators", "initLibNvInferPlugins", "getPluginRegistry", "libnvinfer")
@@ -35,25 +36,11 @@ _REBUILD: Final = 'rebuild it against Dovetail\'s headers: g++ -std=c++17 -fPIC 
 
 
 _open: Final[weakref.WeakValueDictionary[int, NativeImage]] = weakref.WeakValueDictionary()
-_lock: Final = threading.Lock()
+_lock: Final = threading.RLock()
 
 
 _CUDA: Final = (b".nvFatBinSegment", b"libcudart.so")
-"""Contents of libraries with kernels that nvcc compiled, or linked with the CUDA runtime."""
-_CUDA_LIBRARIES: Final = (
-    "libcuda.so",
-    "libcudart.so",
-    "libcublas",
-    "libcudnn",
-    "libcufft",
-    "libcurand",
-    "libcusolver",
-    "libcusparse",
-    "libcutensor",
-    "libnccl",
-    "libnpp",
-)
-"""Beginnings of the names of needed libraries whose functions expect addresses of a CUDA device."""
+"""What a library has in it that was compiled with kernels for CUDA, or is linked with its run time."""
 
 
 class NativeImage:
@@ -119,17 +106,54 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=where, fix="check the path")
     _require_entry(path, where)
-    needed = require_valid(path, where)
-    try:
-        library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
-    except OSError as error:
-        raise PluginError(f"the library cannot be loaded: {error}", where=where) from None
+    require_valid(path, where)
     with _lock:
+        earlier = find_object(str(path))
+        try:
+            library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+        except OSError as error:
+            raise PluginError(f"the library cannot be loaded: {error}", where=where) from None
+        finally:
+            if earlier is not None:
+                close_object(earlier)
         known = _open.get(library._handle)
         if known is None:
-            return _admit(library, where, uses_cuda=_contains_any(path, _CUDA) or _needs_cuda(needed))
+            image = _admit(library, where, uses_cuda=_contains_any(path, _CUDA))
+            if earlier is None:
+                _claim_registrations(image)
+            return image
     _close(library._handle)  # it was counted once more
     return known
+
+
+def find_loaded_image(file: str) -> NativeImage | None:
+    """Return a plugin library that the process has loaded, without loading it; None where it was closed.
+
+    Args:
+        file: The name under which the dynamic linker has it; empty for the program itself.
+
+    Raises:
+        PluginError: The library was built against another version of the headers.
+    """
+    with _lock:
+        handle = find_object(file)
+        if handle is None:
+            return None
+        known = _open.get(handle)
+        if known is None:
+            path = Path(file or sys.executable)
+            library = ctypes.CDLL(None, handle=handle)
+            return _admit(library, str(path), uses_cuda=path.is_file() and _contains_any(path, _CUDA))
+    close_object(handle)  # it was counted once more
+    return known
+
+
+def _claim_registrations(image: NativeImage) -> None:
+    """Reserve the static registrations of a library for the registry that loads it."""
+    from dovetail.plugin.native.registrations import Scope, read_registrations, set_scope
+
+    for entry in read_registrations(image):
+        set_scope(image, entry.address, entry.namespace, Scope.LOADER, safe=entry.is_safe)
 
 
 def _require_entry(path: Path, where: str) -> None:
@@ -156,11 +180,6 @@ def _require_entry(path: Path, where: str) -> None:
 def _contains_any(path: Path, words: Sequence[bytes]) -> bool:
     with open_regular(path, follow=True) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         return any(contents.find(word) >= 0 for word in words)
-
-
-def _needs_cuda(needed: Sequence[str]) -> bool:
-    """True if a needed library works with addresses of a CUDA device."""
-    return any(name.startswith(_CUDA_LIBRARIES) for name in needed)
 
 
 def _explain_foreign(path: str, found: str) -> ForeignLibraryError:

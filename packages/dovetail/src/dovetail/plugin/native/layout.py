@@ -8,6 +8,7 @@ from ctypes import (
     Structure,
     c_char_p,
     c_float,
+    c_int,
     c_int32,
     c_int64,
     c_uint32,
@@ -23,6 +24,8 @@ __all__ = [
     "AllocateFunction",
     "DeallocateFunction",
     "FormatsSink",
+    "HasCreatorFunction",
+    "IsRunningFunction",
     "LogFunction",
     "NativeCapability",
     "NativeDims",
@@ -38,12 +41,13 @@ __all__ = [
     "NativeShapes",
     "NativeTable",
     "NativeTensorDesc",
+    "RegistrationSink",
     "ReleaseFunction",
     "ReportFunction",
     "ShapesSink",
 ]
 
-ABI_VERSION: Final = 3
+ABI_VERSION: Final = 4
 MAX_DIMS: Final = 8
 
 
@@ -103,7 +107,14 @@ class NativeFieldCollection(Structure):
 class NativeRegistration(Structure):
     """A creator that the library registered by itself."""
 
-    _fields_ = (("creator", c_void_p), ("namespace", c_char_p), ("is_safe", c_int32))
+    _fields_ = (
+        ("creator", c_void_p),
+        ("name", c_char_p),
+        ("version", c_char_p),
+        ("namespace", c_char_p),
+        ("is_safe", c_int32),
+        ("scope", c_int32),
+    )
 
 
 class NativeIdentity(Structure):
@@ -142,12 +153,15 @@ ReleaseFunction: Final = CFUNCTYPE(c_int32, c_int64, c_char_p)
 AllocateFunction: Final = CFUNCTYPE(c_void_p, c_int64, c_uint64, c_uint64, c_uint32)
 DeallocateFunction: Final = CFUNCTYPE(c_int32, c_int64, c_void_p)
 ReportFunction: Final = CFUNCTYPE(c_int32, c_int64, c_int32, c_char_p)
+HasCreatorFunction: Final = CFUNCTYPE(c_int32, c_char_p, c_char_p, c_char_p, c_int32)
+IsRunningFunction: Final = CFUNCTYPE(c_int)
+RegistrationSink: Final = CFUNCTYPE(None, c_void_p, POINTER(NativeRegistration))
 FormatsSink: Final = CFUNCTYPE(None, c_int64, POINTER(c_int32), POINTER(c_int32), c_int32)
 ShapesSink: Final = CFUNCTYPE(None, c_int64, POINTER(NativeExpr), c_int32, POINTER(NativeShapes))
 
 
 class NativeHost(Structure):
-    """What a library may ask of Dovetail."""
+    """The functions that Dovetail offers to a library."""
 
     _fields_ = (
         ("version", c_uint32),
@@ -158,6 +172,8 @@ class NativeHost(Structure):
         ("allocate", AllocateFunction),
         ("deallocate", DeallocateFunction),
         ("report_error", ReportFunction),
+        ("has_creator", HasCreatorFunction),
+        ("is_running", IsRunningFunction),
     )
 
 
@@ -185,7 +201,13 @@ class NativeTable(Structure):
         ("last_error", CFUNCTYPE(c_char_p)),
         ("last_method", CFUNCTYPE(c_char_p)),
         ("attach", CFUNCTYPE(c_int32, POINTER(NativeHost), c_int64)),
-        ("registrations", CFUNCTYPE(c_int32, POINTER(POINTER(NativeRegistration)), _int32_out)),
+        ("host_calls", CFUNCTYPE(c_int32)),
+        ("registrations_version", CFUNCTYPE(c_uint64)),
+        ("registrations", CFUNCTYPE(c_int32, RegistrationSink, c_void_p)),
+        ("registration_problem", CFUNCTYPE(c_int32)),
+        ("set_scope", CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int32, c_int32)),
+        ("remove_registrations", CFUNCTYPE(c_int32, c_void_p, c_int32, _int32_out)),
+        ("set_loading", CFUNCTYPE(c_int32, c_int32)),
         ("call_set_logger_finder", _delete),
         ("call_initialise", _number),
         ("call_get_creators", CFUNCTYPE(c_int32, c_void_p, POINTER(_handle_out), _int32_out)),

@@ -12,7 +12,7 @@ from dovetail.plugin.creators import bind_creator
 from dovetail.plugin.native.creator import NativeCreator
 from dovetail.plugin.native.host import attach_host
 from dovetail.plugin.native.image import NativeImage, open_image
-from dovetail.plugin.native.layout import NativeRegistration
+from dovetail.plugin.native.registrations import Scope, as_loading, read_registrations
 from dovetail.plugin.registry import PluginRegistry
 
 __all__ = ["gather_native_creators", "load_native_creators"]
@@ -31,10 +31,19 @@ def load_native_creators(path: Path, registry: PluginRegistry) -> tuple[NativeCr
 def gather_native_creators(image: NativeImage, registry: PluginRegistry) -> tuple[NativeCreator, ...]:
     """The same for a library that is open."""
     attach_host(image, registry)
-    _call_entry_points(image)
-    declared = _declared_creators(image, registry)
-    known = {bind_creator(creator) for creator in declared}
-    creators = (*declared, *(one for one in _registered_creators(image) if bind_creator(one) not in known))
+    with as_loading(image):
+        _call_entry_points(image)
+    image.call("registration_problem", "REGISTER_TENSORRT_PLUGIN")
+    declared, registered = _declared_creators(image, registry), _registered_creators(image)
+    # A creator that is registered for the process already stands for one of the same key.
+    of_process = {bind_creator(creator): creator for scope, creator in registered if scope is Scope.PROCESS}
+    creators = [of_process.get(bind_creator(creator), creator) for creator in declared]
+    known = {bind_creator(creator) for creator in creators}
+    for _, creator in registered:
+        key = bind_creator(creator)
+        if key not in known:
+            known.add(key)
+            creators.append(of_process.get(key, creator))
     if not creators:
         raise PluginError(
             "the library brings no creators",
@@ -42,7 +51,7 @@ def gather_native_creators(image: NativeImage, registry: PluginRegistry) -> tupl
             expected=f"REGISTER_TENSORRT_PLUGIN(MyCreator), or a function {_ENTRY}",
             fix=f'with -fvisibility=hidden, export it: extern "C" TENSORRTAPI ... {_ENTRY}(int32_t& count)',
         )
-    return creators
+    return tuple(creators)
 
 
 def _call_entry_points(image: NativeImage) -> None:
@@ -71,10 +80,8 @@ def _declared_creators(image: NativeImage, registry: PluginRegistry) -> list[Nat
     return [NativeCreator(image, address) for address in listed[: count.value] if address]
 
 
-def _registered_creators(image: NativeImage) -> list[NativeCreator]:
-    entries, count = POINTER(NativeRegistration)(), c_int32()
-    image.call("registrations", "REGISTER_TENSORRT_PLUGIN", byref(entries), byref(count))
+def _registered_creators(image: NativeImage) -> list[tuple[Scope, NativeCreator]]:
     return [
-        NativeCreator(image, entry.creator, (entry.namespace or b"").decode(errors="replace"), safe=bool(entry.is_safe))
-        for entry in entries[: count.value]
+        (entry.scope, NativeCreator(image, entry.address, entry.namespace, safe=entry.is_safe))
+        for entry in read_registrations(image)
     ]
