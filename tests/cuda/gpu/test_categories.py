@@ -41,3 +41,14 @@ def test_what_goes_to_the_next_provider_is_right(cuda: Any, name: str) -> None:
     expected = dovetail.compile(model, providers=["cpu"])(*inputs)
     for _ in range(3):
         np.testing.assert_array_equal(engine(*inputs), expected)
+
+
+@pytest.mark.parametrize(("order", "step"), [([1, 0, 2], -1), ([2, 1, 0], -2), ([2, 0, 1], -3)])
+def test_reversed_elements_of_a_transposed_tensor(cuda: Any, order: list[int], step: int) -> None:
+    """The position of an element is a quotient of a difference, which the device would round towards zero."""
+    text = f"""(float[4,5,6] x) => (float[k] y) {{ f = Constant<value=int64[1]{{120}}>()
+        m1 = Constant<value=int64[1]{{-1}}>() far = Constant<value=int64[1]{{-1000}}>()
+        zero = Constant<value=int64[1]{{0}}>() step = Constant<value=int64[1]{{{step}}}>()
+        e = Exp(x) t = Transpose<perm={order}>(e) r = Reshape(t, f) s = Slice(r, m1, far, zero, step) y = Neg(s) }}"""
+    model = onnx.parser.parse_model(HEAD + text)
+    check_on_device(model, make_inputs(model), ERROR)

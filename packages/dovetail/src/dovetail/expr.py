@@ -30,6 +30,7 @@ __all__ = [
     "fits_plan",
     "interval",
     "join_exprs",
+    "list_divisors",
     "sizes_from_dims",
     "sizes_or_unknown",
     "substitute",
@@ -505,14 +506,18 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, in
     first, second = interval(expr.first, ranges), interval(expr.second, ranges)
     apply = _APPLY[expr.operation]
     is_division = expr.operation in (DimensionOperation.FLOOR_DIV, DimensionOperation.CEIL_DIV)
-    corners = [apply(a, b) for a in first for b in (_list_divisors(*second) if is_division else second)]
+    corners = [apply(a, b) for a in first for b in (list_divisors(*second) if is_division else second)]
     return min(corners), max(corners)
 
 
-def _list_divisors(low: int, high: int) -> list[int]:
-    """Return the ends of the negative and of the positive part of a range: between them a quotient is monotonic.
+def list_divisors(low: int, high: int) -> list[int]:
+    """Return the ends of the negative and of the positive part of a range of divisors.
 
-    A range that is only zero, for which every run fails, is cut at one.
+    On each part a quotient is monotonic, so its bounds are among those for these divisors. A range that is only zero,
+    for which every run fails, is cut at one.
+
+    >>> list_divisors(-2, 3), list_divisors(0, 3)
+    ([-2, -1, 1, 3], [1, 3])
     """
     negative = [low, min(high, -1)] if low < 0 else []
     positive = [max(low, 1), max(high, 1)] if high > 0 or not negative else []

@@ -46,7 +46,7 @@ HIDDEN = "q = SequenceConstruct(x, x) h = ConcatFromSequence<axis = 0>(q)"
         (f"{HIDDEN} y = ReduceMax(h)", 20, None),
         (f"{HIDDEN} y = Flatten<axis = 2>(h)", 20, "[_d0,_d1]"),
         ("y = Slice<starts = [1], ends = [3], axes = [1]>(x)", 9, "[n,2]"),
-        ("y = Slice<starts = [1], ends = [100]>(x)", 9, "[min(100, n) - 1,4]"),
+        ("y = Slice<starts = [1], ends = [100]>(x)", 9, "[max(0, min(100, n) - min(1, n)),4]"),
         ("y, i = TopK<k = 2>(x)", 9, "[n,2]"),
     ],
 )

@@ -61,13 +61,20 @@ def test_a_partition_gives_what_an_empty_input_makes() -> None:
     assert [engine(np.zeros(size, np.float32)).shape[0] for size in (1, 0, 3)] == [2, 2, 4]
 
 
-def test_an_empty_input_whose_shapes_were_not_worked_out_is_named() -> None:
-    """Kernels write where the plan has room, which is right for dims of at least one."""
+def test_kernels_give_what_an_empty_input_makes() -> None:
     engine = _padded(["cpu"])
-    assert [engine(np.zeros(size, np.float32)).shape[0] for size in (1, 3)] == [2, 4]
+    assert [engine(np.zeros(size, np.float32)).shape[0] for size in (1, 0, 3)] == [2, 2, 4]
+
+
+def test_an_empty_input_whose_shapes_were_not_worked_out_is_named() -> None:
+    """Of two dims that are broadcast the plan stores the larger one, which is wrong for 0 and 1."""
+    model = _parse("""g (float[n] x, float[m] z) => (float y)
+        { a = Add(x, z) c = Concat<axis = 0>(a, x) y = Cos(c) }""")
+    engine = dt.compile(model, providers=["cpu"])
+    assert engine(np.zeros(1, np.float32), np.zeros(3, np.float32)).shape == (4,)
     with pytest.raises(dt.InputError, match="a dimension of an input is 0"):
-        engine(np.zeros(0, np.float32))
-    assert engine(np.zeros(3, np.float32)).shape == (4,)
+        engine(np.zeros(1, np.float32), np.zeros(0, np.float32))
+    assert engine(np.zeros(3, np.float32), np.zeros(1, np.float32)).shape == (6,)
 
 
 @pytest.mark.parametrize(

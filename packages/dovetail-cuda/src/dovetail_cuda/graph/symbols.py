@@ -78,10 +78,14 @@ def _find_size(value: ir.Value, dim: Any, sizes: Mapping[str, int]) -> int:
 
 
 def _parse(text: str, sizes: Mapping[str, int]) -> int | None:
-    """A sum, a product or a floor division of dimensions; None where it is something else."""
+    """Return the size of a sum, a product or a floor division of dimensions.
+
+    Returns:
+        The size; None for any other text, and for a text that is nested too deeply to be parsed.
+    """
     try:
         return _compute(ast.parse(text, mode="eval").body, sizes)
-    except (KeyError, SyntaxError, ValueError, ZeroDivisionError):
+    except (KeyError, SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return None
 
 
@@ -89,7 +93,7 @@ def _compute(node: ast.expr, sizes: Mapping[str, int]) -> int:
     match node:
         case ast.Name():
             return sizes[node.id]
-        case ast.Constant() if isinstance(node.value, int):
+        case ast.Constant() if type(node.value) is int:  # a dimension can have the name True
             return node.value
         case ast.UnaryOp(op=ast.USub()):
             return -_compute(node.operand, sizes)

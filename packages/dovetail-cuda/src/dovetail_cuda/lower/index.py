@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import ProviderError
-from dovetail_cuda.lower.sizes import divide, find_common, is_below, is_fixed, least, may_exceed
+from dovetail_cuda.lower.sizes import divide, find_common, floor_nonzero, is_below, is_fixed, least, may_exceed
 
 if TYPE_CHECKING:
     from dovetail_cuda.lower.expr import Expr
@@ -70,7 +70,7 @@ class Quotient:
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value."""
         low, high = self.of.bounds
-        return low // self.by, high // self.by
+        return floor_nonzero(low, self.by), floor_nonzero(high, self.by)
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,16 @@ class Index:
         return Index(tuple((atom, factor * each) for atom, each in self.terms), self.constant * factor)
 
     def __floordiv__(self, by: int) -> Index:
+        if _is_negative_divisor(by):
+            return (self * -1) // -by
         even = [(atom, quotient) for atom, factor in self.terms if (quotient := divide(factor, by)) is not None]
         left = tuple(term for term in self.terms if divide(term[1], by) is None)
         whole, rest = _split(self.constant, by)
         return _collect(even, whole) + _divide(Index(left, rest), by)
 
     def __mod__(self, by: int) -> Index:
+        if _is_negative_divisor(by):
+            return ((self * -1) % -by) * -1
         terms = tuple((atom, _split(factor, by)[1]) for atom, factor in self.terms if divide(factor, by) is None)
         rest, _ = _lift(Index(terms, _split(self.constant, by)[1]), by)
         low, high = rest.bounds
@@ -149,7 +153,7 @@ class Index:
             return rest
         common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
         if common != 1:
-            return _shrink(rest, common) % (by // common) * common
+            return _shrink(rest, common) % floor_nonzero(by, common) * common
         steps = _find_steps(rest, by)
         if steps is not None:
             coarse, fine, step = steps
@@ -164,6 +168,17 @@ class Index:
         """The atom, where it is nothing but one."""
         is_single = len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1
         return self.terms[0][0] if is_single else None
+
+
+def _is_negative_divisor(by: int) -> bool:
+    """True for a negative integer: quotients and remainders are kept for positive divisors only.
+
+    Raises:
+        ProviderError: If the divisor is zero.
+    """
+    if is_fixed(by) and by == 0:
+        raise ProviderError("an index is divided by zero", where="provider 'cuda'")
+    return is_fixed(by) and by < 0
 
 
 def _last(size: int) -> int:
@@ -182,23 +197,25 @@ def _split(number: int, by: int) -> tuple[int, int]:
 def _divide(rest: Index, by: int) -> Index:
     """Divide what has no factor that the divisor divides."""
     low, high = rest.bounds
-    if low // by == high // by:
-        return Index((), low // by)
+    first, last = floor_nonzero(low, by), floor_nonzero(high, by)
+    if first == last:
+        return Index((), first)
     common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
     if common != 1:
-        return _shrink(rest, common) // (by // common)
+        return _shrink(rest, common) // floor_nonzero(by, common)
     steps = _find_steps(rest, by)
     if steps is not None:
         coarse, _, step = steps
         return coarse // (by // step)
     rest, added = _lift(rest, by)
     if added:
-        return rest // by - added
+        # Dividing again would take an integer multiple of the divisor out again.
+        return Index(((Quotient(rest, by), 1),), -added) if is_fixed(by) else rest // by - added
     atom = rest.single
     if isinstance(atom, Quotient):
         return atom.of // (atom.by * by)
     if isinstance(atom, Remainder) and divide(atom.by, by) is not None:
-        return (atom.of // by) % (atom.by // by)
+        return (atom.of // by) % floor_nonzero(atom.by, by)
     return Index(((Quotient(rest, by), 1),))
 
 
@@ -217,20 +234,28 @@ def _find_steps(rest: Index, by: int) -> tuple[Index, Index, int] | None:
 
 
 def _lift(rest: Index, by: int) -> tuple[Index, int]:
-    """What is divided, with as many divisors added that it is never negative, for devices divide towards zero.
+    """Add divisors to a dividend until it is never negative, because devices round quotients towards zero.
 
-    With integers alone nothing is added: remainders of factors and constants are never negative.
+    Returns:
+        The dividend, and the number of divisors added.
+
+    Raises:
+        ProviderError: If sizes that vary do not tell how many are needed.
     """
-    numbers = (by, rest.constant, *(factor for _, factor in rest.terms))
-    if all(is_fixed(number) for number in numbers) or least(rest.bounds[0]) >= 0:
+    low = rest.bounds[0]
+    if least(low) >= 0:
         return rest, 0
-    if least(rest.bounds[0] + by) >= 0:
+    if is_fixed(by) and is_fixed(low):
+        count = -(low // by)
+        return rest + by * count, count
+    if least(low + by) >= 0:
         return rest + by, 1
     raise ProviderError(f"an index by {by!r} may be far below zero", where="provider 'cuda'")
 
 
 def _shrink(index: Index, common: int) -> Index:
-    return Index(tuple((atom, factor // common) for atom, factor in index.terms), index.constant // common)
+    terms = tuple((atom, floor_nonzero(factor, common)) for atom, factor in index.terms)
+    return Index(terms, floor_nonzero(index.constant, common))
 
 
 def _collect(terms: Iterable[Term], constant: int) -> Index:

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
-from dovetail.errors import ProviderError
-from dovetail.expr import DimensionOperation, Expr, IExprBuilder, Symbol
+from dovetail.errors import ProviderError, UsageError
+from dovetail.expr import DimensionOperation, Expr, IExprBuilder, Symbol, list_divisors
 
 __all__ = [
     "Size",
@@ -27,6 +27,7 @@ __all__ = [
     "estimate",
     "expr_from_size",
     "find_common",
+    "floor_nonzero",
     "greatest",
     "is_below",
     "is_fixed",
@@ -73,12 +74,12 @@ class _Floor:
     @property
     def bounds(self) -> tuple[int, int]:
         # Nothing is divided by zero: where a divisor is, there are no elements.
-        corners = [a // max(b, 1) for a in _bounds(self.of) for b in _bounds(self.by)]
+        corners = [a // b for a in _bounds(self.of) for b in list_divisors(*_bounds(self.by))]
         return min(corners), max(corners)
 
     @property
     def estimate(self) -> int:
-        return estimate(self.of) // max(estimate(self.by), 1)
+        return estimate(self.of) // (estimate(self.by) or 1)
 
     def encode(self) -> list[Any]:
         return [_encode(self.of), _encode(self.by)]
@@ -271,7 +272,19 @@ def _rank(atom: _Atom) -> str:
 
 
 def _floor(of: _Number, by: _Number) -> int:
-    """A floor division: what comes out even is taken out first."""
+    """Divide and round down; a division by a size that can be zero stays, because a run rejects it where it is."""
+    low, high = _bounds(by)
+    if is_fixed(by) or low > 0 or high < 0:
+        return floor_nonzero(of, by)
+    return _make({(_Floor(of, by),): 1})
+
+
+def floor_nonzero(of: int, by: int) -> int:
+    """Divide and round down by a size that is not zero wherever the quotient is used.
+
+    An index is computed where there are elements, so no dimension that it is divided by is zero there. Terms that are
+    multiples of the divisor are divided first.
+    """
     if is_fixed(of) and is_fixed(by):
         return int(of // by)
     whole, rest = 0, 0
@@ -405,7 +418,18 @@ def as_size(number: Any) -> int:
 
 
 def expr_from_size(size: int) -> Expr:
-    """A size as the runtime evaluates it."""
+    """Return the expression that the runtime evaluates.
+
+    Raises:
+        ProviderError: If the size is too large for a plan.
+    """
+    try:
+        return _convert_size(size)
+    except UsageError as error:
+        raise _refuse(f"a size with {len(_terms(size))} terms cannot be stored: {error}") from error
+
+
+def _convert_size(size: int) -> Expr:
     build = IExprBuilder()
 
     def join(operation: DimensionOperation, parts: Sequence[Expr]) -> Expr:
@@ -417,7 +441,7 @@ def expr_from_size(size: int) -> Expr:
     def convert_atom(atom: _Atom) -> Expr:
         if isinstance(atom, _Unknown):
             return Symbol(atom.name)
-        return join(DimensionOperation.FLOOR_DIV, [expr_from_size(atom.of), expr_from_size(atom.by)])
+        return join(DimensionOperation.FLOOR_DIV, [_convert_size(atom.of), _convert_size(atom.by)])
 
     terms: Mapping[_Product, int] = _terms(size)
     products = [

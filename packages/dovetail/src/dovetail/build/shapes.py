@@ -104,7 +104,7 @@ class Ranges:
             return (0, self._point(dim.opt)[1], self._point(dim.upper)[2])
         names = symbols_of(dim)
         # Tuning runs with all symbols at opt together, also for what depends on a symbol without bounds.
-        opt = evaluate(dim, {name: self.symbols.get(name, _UNKNOWN)[1] for name in names})
+        opt = max(evaluate(dim, {name: self.symbols.get(name, _UNKNOWN)[1] for name in names}), 0)
         if not names <= self.symbols.keys():
             return (0, opt, _UNBOUNDED)
         is_bounded = all(self.symbols[name][2] != _UNBOUNDED for name in names)

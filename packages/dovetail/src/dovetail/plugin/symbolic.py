@@ -59,6 +59,9 @@ class SymbolicDim:
     def __mod__(self, other: DimLike) -> SymbolicDim:
         return self - self // other * other
 
+    def __rmod__(self, other: DimLike) -> SymbolicDim:
+        return other - other // self * self
+
     def __neg__(self) -> SymbolicDim:
         return 0 - self
 

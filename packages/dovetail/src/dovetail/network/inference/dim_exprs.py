@@ -101,6 +101,8 @@ class PolynomialDim(ir.SymbolicDim):
 
     def _count(self, other: object, apply: _Apply, otherwise: Callable[[Any], Any]) -> Any:
         second = polynomial_of(other) if isinstance(other, int | ir.SymbolicDim) else None
+        if second is not None and second.constant == 0 and apply in _DIVISIONS:
+            return ir.SymbolicDim(None)  # a run that computes it fails
         result = None if second is None else apply(self.polynomial, second)
         return otherwise(other) if result is None else make_dim(result)
 
@@ -119,6 +121,9 @@ def _divide(one: Polynomial, two: Polynomial) -> Polynomial | None:
 def _modulo(one: Polynomial, two: Polynomial) -> Polynomial | None:
     quotient = floor_div(one, two)
     return None if quotient is None else one - two * quotient
+
+
+_DIVISIONS: Final = (floor_div, _divide, _modulo)
 
 
 def _ceil_div(one: Polynomial, two: Polynomial) -> Polynomial | None:
