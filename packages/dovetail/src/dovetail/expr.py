@@ -207,7 +207,7 @@ class IExprBuilder:
         """Return an integer as an expression.
 
         Raises:
-            UsageError: If the value is no integer of 64 bits.
+            UsageError: If the value is not an integer, or does not fit 64 bits.
         """
         try:
             constant = Constant(value.__index__())
@@ -233,7 +233,7 @@ class IExprBuilder:
             The expression, or None for an operation that does not exist, as the contract requires.
 
         Raises:
-            UsageError: If an operand is no expression or a size tensor, if constants are divided by zero or overflow
+            UsageError: If an operand is not an expression or is a size tensor, if constants are divided by zero or overflow
                 64 bits, or if the expression is too large for a plan.
         """
         try:
@@ -291,7 +291,7 @@ def join_exprs(operation: DimensionOperation, first: Expr, second: Expr) -> Expr
 
 
 def fits_plan(expr: Expr) -> bool:
-    """True if `encode_expr` writes this expression as it is: not too deep, not too large, a constant of 64 bits.
+    """True if a plan can store this expression: not too deep, not too large, or a constant of 64 bits.
 
     Constants inside an operation are not checked again; `join_exprs` and `IExprBuilder.constant` make no larger ones.
     """
@@ -349,7 +349,7 @@ def _simplify(operation: DimensionOperation, first: Expr, second: Expr) -> Expr:
 def _rebalance(expr: Expr, max_depth: int = _MAX_DEPTH) -> Expr:
     """Return an equal expression whose chains of associative operations are balanced trees.
 
-    What is nested deeper than `max_depth` after that is left as it is: its value is too deep in any case.
+    Parts nested deeper than `max_depth` stay unchanged, because the expression is rejected in any case.
     """
     if not isinstance(expr, Operation) or max_depth == 0:
         return expr
@@ -380,7 +380,7 @@ def _flatten(expr: Operation) -> list[Expr]:
 
 
 def _flatten_sum(expr: Operation) -> tuple[list[Expr], list[Expr]]:
-    """Return the terms that a chain of sums and differences adds, and those that it subtracts."""
+    """Return the added and the subtracted terms of a chain of sums and differences."""
     terms: tuple[list[Expr], list[Expr]] = ([], [])
     pending: list[tuple[Expr, int]] = [(expr, 0)]
     while pending:
@@ -584,7 +584,7 @@ def encode_expr(expr: Expr) -> int | str | list[Any]:
 
     Raises:
         UsageError: If the expression contains a size tensor, is too large for a plan, or has a constant of more than
-            64 bits. Everything that is written can be read by `decode_expr`.
+            64 bits. `decode_expr` reads every form that is written.
 
     >>> encode_expr(Operation(DimensionOperation.SUM, Symbol("n"), Constant(1)))
     ['sum', 'n', 1]

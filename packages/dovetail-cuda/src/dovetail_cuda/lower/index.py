@@ -240,7 +240,7 @@ def _lift(rest: Index, by: int) -> tuple[Index, int]:
         The dividend, and the number of divisors added.
 
     Raises:
-        ProviderError: If sizes that vary do not tell how many are needed.
+        ProviderError: If the number of divisors depends on sizes that vary.
     """
     low = rest.bounds[0]
     if least(low) >= 0:

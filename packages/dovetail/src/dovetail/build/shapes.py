@@ -103,7 +103,7 @@ class Ranges:
         if isinstance(dim, SizeTensor):
             return (0, self._point(dim.opt)[1], self._point(dim.upper)[2])
         names = symbols_of(dim)
-        # Tuning runs with all symbols at opt together, also for what depends on a symbol without bounds.
+        # Tuning runs with all symbols at opt together, and sizes of symbols without bounds must match them.
         opt = max(evaluate(dim, {name: self.symbols.get(name, _UNKNOWN)[1] for name in names}), 0)
         if not names <= self.symbols.keys():
             return (0, opt, _UNBOUNDED)

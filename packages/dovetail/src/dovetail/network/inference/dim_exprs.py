@@ -107,7 +107,7 @@ class PolynomialDim(ir.SymbolicDim):
         return otherwise(other) if result is None else make_dim(result)
 
     def _reverse(self, other: int, apply: _Apply) -> Polynomial:
-        """Apply an operation with an integer on the left; the divisor is no constant, so there is a result."""
+        """Apply an operation with an integer on the left; it has a result because the divisor is not constant."""
         result = apply(make_constant(other), self.polynomial)
         if result is None:
             raise ZeroDivisionError("a dimension is divided by zero")

@@ -178,7 +178,7 @@ def find_factor(name: str) -> PolynomialFactor:
 
 
 def floor_div(dividend: Polynomial, divisor: Polynomial) -> Polynomial | None:
-    """Divide and round down, as the run does: only what is never zero is cancelled.
+    """Divide and round down, as the run does: a factor is cancelled only if it is never zero.
 
     Returns:
         The quotient; None for a division by the constant zero.
