@@ -168,7 +168,7 @@ def test_a_replacement_that_makes_an_expression_too_large_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [2.7, "3", None])
-def test_a_constant_that_is_no_integer_is_refused(value: object) -> None:
+def test_a_constant_other_than_an_integer_is_refused(value: object) -> None:
     with pytest.raises(UsageError, match="is not an integer"):
         B.constant(value)  # type: ignore[arg-type]
 

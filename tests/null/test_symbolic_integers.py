@@ -43,7 +43,7 @@ PYTHON = {name: OPERATIONS[name] for name in ("sum", "sub", "prod", "floor_div",
 
 
 def _at_runtime(expr: Expr, values: Mapping[str, int]) -> int:
-    """Evaluate what a plan stores."""
+    """Evaluate the expression that a plan stores."""
     return evaluate(decode_expr(encode_expr(expr)), values)
 
 

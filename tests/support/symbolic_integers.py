@@ -99,7 +99,7 @@ def _build(tree: Tree, implementation: Implementation) -> Any:
 
 
 def check_values(tree: Tree, implementation: Implementation) -> Any:
-    """Compare every value with Python; return what was built, None where a constant is divided by zero."""
+    """Compare every value with Python; return the built object, None where a constant is divided by zero."""
     rows = list_values(tree)
     try:
         built = _build(tree, implementation)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dovetail
 import dovetail_tensorrt.trt.plugin as trtp
-from dovetail.expr import Symbol, evaluate
+from dovetail.expr import Symbol, decode_expr, encode_expr, evaluate, interval
+from tests.support.symbolic_integers import RANGES, Implementation, Tree, check_bounds, check_values, trees
 
 OPERATIONS: list[tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]] = [
     (operator.add, operator.add),
@@ -37,6 +38,40 @@ def test_operations_are_those_of_integers(pair: Any, a: int, b: int) -> None:
     assert evaluate(symbolic(one, b).expr, values) == expected
     assert evaluate(symbolic(a, other).expr, values) == expected
     assert symbolic(trtp.ShapeExpr(a), b).constant_value() == expected
+
+
+FORMULAS = Implementation(
+    symbols={name: trtp.ShapeExpr(Symbol(name)) for name in RANGES},
+    operations={
+        "sum": operator.add,
+        "sub": operator.sub,
+        "prod": operator.mul,
+        "floor_div": operator.floordiv,
+        "ceil_div": trtp.cdiv,
+        "max": trtp.max,
+        "min": trtp.min,
+        "equal": operator.eq,
+        "less": operator.lt,
+    },
+    constant=trtp.ShapeExpr,
+    evaluate=lambda shape, values: evaluate(decode_expr(encode_expr(shape.expr)), values),
+    bounds=lambda shape: interval(shape.expr, RANGES),
+)
+
+
+@given(trees(tuple(FORMULAS.operations)))
+@settings(max_examples=200, deadline=None)
+def test_formulas_with_zeros_and_negative_numbers(tree: Tree) -> None:
+    shape = check_values(tree, FORMULAS)
+    if shape is not None:
+        check_bounds(tree, shape, FORMULAS)
+
+
+def test_a_sum_of_many_dimensions_is_read_again() -> None:
+    total: Any = trtp.ShapeExpr(0)
+    for index in range(600):
+        total = total + trtp.ShapeExpr(Symbol(f"s{index}"))
+    assert evaluate(decode_expr(encode_expr(total.expr)), {f"s{index}": 2 for index in range(600)}) == 1200
 
 
 def test_kinds_of_results() -> None:

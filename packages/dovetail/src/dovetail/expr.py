@@ -233,8 +233,8 @@ class IExprBuilder:
             The expression, or None for an operation that does not exist, as the contract requires.
 
         Raises:
-            UsageError: If an operand is not an expression or is a size tensor, if constants are divided by zero or overflow
-                64 bits, or if the expression is too large for a plan.
+            UsageError: If an operand is not an expression or is a size tensor, if constants are divided by zero or
+                overflow 64 bits, or if the expression is too large for a plan.
         """
         try:
             operation = DimensionOperation(op)
