@@ -135,14 +135,9 @@ def test_a_limit_on_workspace_refuses_what_needs_more() -> None:
 
 
 @pytest.mark.parametrize("result", [RuntimeError("no idea"), None, -1, "8", 2.5], ids=repr)
-def test_a_workspace_that_cannot_be_told_counts_as_none_and_is_logged(result: Any) -> None:
-    logger = Messages()
-    broken = breaking("get_workspace_size", result)
-    plan = build(one_plugin(broken()), logger=logger)
-    assert "get_workspace_size" in logger.text()
-    trace: list[Any] = []
-    np.testing.assert_array_equal(load(plan, PlusCreator(broken, trace))(X), X + 1)
-    assert details(trace, "enqueue")[0][-1] == 0
+def test_a_workspace_size_that_is_no_number_of_bytes_fails_the_build(result: Any) -> None:
+    with pytest.raises(trt.PluginError, match="get_workspace_size"):
+        build(one_plugin(breaking("get_workspace_size", result)()))
 
 
 def test_a_strict_build_takes_no_broken_workspace() -> None:

@@ -198,3 +198,30 @@ def test_a_plugin_that_raises_in_a_capture(cuda: Any) -> None:
     assert raising.has_raised_in_capture
     for _ in range(3):
         np.testing.assert_array_equal(context.run([x])[0], x * 2)
+
+
+@pytest.mark.parametrize("fault", ["raises", "nothing"])
+def test_a_build_runs_a_plugin_on_the_device_and_fails_with_it(cuda: Any, fault: str) -> None:
+    pytest.importorskip("cupy", reason="needs CuPy")
+    from tests.cuda.gpu.test_contract import CupyScale
+
+    seen: list[bool] = []
+
+    class Faulty(CupyScale):
+        def enqueue(self, input_desc: Any, output_desc: Any, *rest: Any) -> None:
+            seen.append(bool(output_desc[0].is_on_device))
+            if fault == "raises":
+                raise RuntimeError("told to fail in the build")
+
+    builder = dt.Builder()
+    network = builder.create_network()
+    layer = network.add_plugin_v3([network.add_input("x", dt.float32, (4, 4))], [], Faulty(2.0))
+    layer.name = "scale"
+    network.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    config.providers, config.layer_providers = ["cuda", "cpu"], {"scale": "cuda"}
+    message = "told to fail in the build" if fault == "raises" else "wrote none of its outputs"
+    with pytest.raises(dt.DovetailError, match=rf"layer 'scale'[\s\S]*{message}|{message}"):
+        builder.build_serialized_network(network, config)
+    assert seen
+    assert all(seen)
