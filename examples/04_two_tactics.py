@@ -99,8 +99,8 @@ def main() -> None:
     DistancePlugin.runs = 0
     second, _ = build(cache, dt.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
     third, _ = build(cache, dt.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
-    print(f"builds with the cache: {DistancePlugin.runs} runs, plans equal: {second == third}")
-    assert DistancePlugin.runs == 0
+    print(f"two builds with the cache: {DistancePlugin.runs} runs, plans equal: {second == third}")
+    assert DistancePlugin.runs == 2  # nothing is timed, and each build runs its choice once
     assert second == third
 
     engine = dt.Runtime().deserialize_cuda_engine(first)

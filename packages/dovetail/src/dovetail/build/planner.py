@@ -156,6 +156,7 @@ class _Planner:
         """What the exact shapes of plugin outputs depend on, which onnx-ir's dims cannot always carry."""
 
     def close(self) -> None:
+        self._plugin_runner.close()
         self._services.close()
         self._tuner.close()
         self._session.close()

@@ -31,6 +31,14 @@ class PluginRunner:
         self._tuner = tuner
         self._plugins = plugins
         self._is_enabled = is_enabled
+        self._trials: list[PluginTrial] = []
+        """Plugins that ran. They are destroyed with the build, so that those that share a resource create it once."""
+
+    def close(self) -> None:
+        """Destroy the plugins that ran."""
+        for trial in reversed(self._trials):
+            trial.close(self._tuner.logger)
+        self._trials.clear()
 
     def run_once(self, layer: PluginLayer, choice: Choice, profile: int) -> None:
         """Run a layer once on an object of its own, unless the tuner has checked a run of the choice.
@@ -113,7 +121,8 @@ class PluginRunner:
             ) from error
         finally:
             if not is_abandoned:
-                trial.close(self._tuner.logger)
+                trial.free()
+                self._trials.append(trial)
         for text in warnings:
             self._report(layer, text)
 

@@ -125,6 +125,10 @@ class PluginTrial:
         """One enqueue; return its status."""
         return self._running.runtime.enqueue(*self._arguments)
 
+    def free(self) -> None:
+        """Free the tensors and the workspace; the plugin stays."""
+        self._arrays, self._workspace, self._arguments = None, None, ()
+
     def close(self, logger: ILogger) -> None:
         """Let go of the plugin, and of its kernel where it gave one."""
         if self._running is not self.handle:
