@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -12,6 +12,7 @@ import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
 
 import dovetail
 from dovetail.errors import ProviderError, UsageError
@@ -20,6 +21,7 @@ from dovetail.network.inference.dim_exprs import expr_from_dim, settle
 from dovetail_cuda.graph.symbols import find_sizes
 from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
 from dovetail_cuda.lower.sizes import expr_from_size, greatest, is_below, least, make_symbol, may_exceed, size_from_text
+from tests.support.formula_plugin import FORMULAS, PROFILE, build_formula, check_formula
 from tests.support.symbolic_integers import (
     DIM,
     ELEMENT,
@@ -236,3 +238,43 @@ def test_reversed_elements_of_a_transposed_tensor(paper: Any) -> None:
         np.testing.assert_allclose(np.asarray(engine(x)), expected, rtol=1e-6)
 
     check()
+
+
+@pytest.mark.parametrize("formula", FORMULAS.values(), ids=FORMULAS.keys())
+@pytest.mark.parametrize("profile", [PROFILE, None], ids=["profile", "open"])
+def test_kernels_around_a_plugin_run_over_its_whole_profile(
+    paper: Any, formula: Callable[[Any], Any], profile: Any
+) -> None:
+    engine = build_formula(formula, profile, ("cuda", "cpu"))
+    assert any(step.provider == "cuda" for step in engine.manifest.programs[0].steps)
+    check_formula(engine, formula)
+
+
+DECREASING = """s = Shape(x) n = Gather<axis=0>(s, zero) k = Sub(ten, n) m = Neg(n) """
+DECREASING_MODELS = {
+    "cut": "p = Slice(x, zero, k, zero) y = Exp(p)",
+    "cut from the end": "p = Slice(x, m, k, zero) y = Exp(p)",
+    "filled": "z = ConstantOfShape(k) u = Unsqueeze(z, one) y = Add(u, w)",
+    "expanded": "q = Concat<axis=0>(k, four) e = Expand(w, q) t = Exp(e) y = Concat<axis=0>(t, x)",
+    "tiled": "q = Concat<axis=0>(k, one) r = Slice(x, zero, one, zero) t = Tile(r, q) y = Neg(t)",
+    "padded": "q = Concat<axis=0>(k, zero, zero, zero) t = Pad(x, q) y = Exp(t)",
+}
+
+
+@pytest.mark.parametrize("text", DECREASING_MODELS.values(), ids=DECREASING_MODELS.keys())
+@pytest.mark.parametrize("low", [0, 1])
+def test_a_dimension_that_decreases(paper: Any, text: str, low: int) -> None:
+    header = '<ir_version: 10, opset_import: ["" : 21]> g (float[n,4] x, float[1,4] w) => (float y) '
+    weights = "<int64[1] zero = {0}, int64[1] one = {1}, int64[1] four = {4}, int64[1] ten = {10}>"
+    model = onnx.parser.parse_model(f"{header} {weights} {{ {DECREASING} {text} }}")
+    config = dovetail.BuilderConfig()
+    config.providers = ["cuda", "cpu"]
+    engine = dovetail.compile(model, config=config, shapes={"x": ((low, 4), (5, 4), (9, 4))})
+    reference = ReferenceEvaluator(model)
+    for n in (low, 5, 9):
+        rng = np.random.default_rng(n)
+        inputs = {"x": rng.standard_normal((n, 4)).astype(np.float32), "w": np.ones((1, 4), np.float32)}
+        if n == 0 and "Tile" in text:
+            continue  # no row to repeat
+        (expected,) = reference.run(None, inputs)
+        np.testing.assert_allclose(np.asarray(engine(**inputs)), expected, rtol=1e-5)
