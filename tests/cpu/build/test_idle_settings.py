@@ -222,7 +222,6 @@ def disable_a_cache(config: dt.BuilderConfig) -> None:
         (lambda config: setattr(config, "avg_timing_iterations", 8), "avg_timing_iterations"),
         (lambda config: setattr(config, "builder_optimization_level", 5), "builder_optimization_level"),
         (lambda config: setattr(config, "engine_capability", dt.EngineCapability.SAFETY), "engine_capability"),
-        (lambda config: setattr(config, "max_aux_streams", 4), "max_aux_streams"),
     ],
 )
 def test_a_setting_that_nothing_reads_is_told(change: Callable[[dt.BuilderConfig], object], text: str) -> None:

@@ -145,6 +145,23 @@ def test_a_network_of_version_10_may_choose_types() -> None:
     assert strong.get_flag(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
 
+@pytest.mark.parametrize("flag", [trt.BuilderFlag.FP16, trt.BuilderFlag.BF16, trt.BuilderFlag.INT8, None])
+@pytest.mark.parametrize("creation", [0, 1 << 0, 1 << 1, 1 << 1 | 1 << 2, 1 << 3])
+def test_the_creation_flags_of_a_network_are_those_of_its_build(creation: int, flag: Any) -> None:
+    builder = trt.Builder(KeptMessages())
+    network = builder.create_network(creation)
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.mark_output(network.add_activation(x, trt.ActivationType.RELU).get_output(0))
+    config = builder.create_builder_config()
+    if flag is not None:
+        config.set_flag(flag)
+    is_strong = bool(creation >> trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1)
+    assert network.flags == creation
+    assert network.get_flag(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED) == is_strong
+    assert builder.build_engine_with_config(network, config).engine.manifest.strongly_typed == is_strong
+    assert network.get_flag(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED) == is_strong
+
+
 def test_a_network_is_written_as_onnx() -> None:
     import onnx
 

@@ -11,6 +11,8 @@ __all__ = ["NoOpContext"]
 class NoOpContext:
     """Warns when it is entered, and has no effect."""
 
+    __slots__ = ()
+
     def __enter__(self) -> Self:
         name = type(self).__name__
         warnings.warn(f"{name} is no context manager: it is freed when unused", DeprecationWarning, stacklevel=2)

@@ -15,6 +15,8 @@ class HostMemory(bytes, NoOpContext):
     (4, 'INT8')
     """
 
+    __slots__ = ()
+
     def __del__(self) -> None:
         """Nothing: the contract has the name, and scripts call it."""
 

@@ -60,6 +60,8 @@ ErrorCodeTRT = ErrorCode
 class ILogger(NoOpContext):
     """Subclass it and override ``log`` to send messages elsewhere."""
 
+    __slots__ = ()
+
     Severity: ClassVar[type[_Level]] = _Level
     INTERNAL_ERROR: ClassVar[_Level] = _Level.INTERNAL_ERROR
     ERROR: ClassVar[_Level] = _Level.ERROR

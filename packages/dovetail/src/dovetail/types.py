@@ -264,12 +264,16 @@ class Dims:
 class Dims2(Dims):
     """Two dimensions."""
 
+    __slots__ = ()
+
     def __init__(self, *shape: Any) -> None:
         super().__init__(_flatten(shape, 2))
 
 
 class DimsHW(Dims2):
     """Height and width."""
+
+    __slots__ = ()
 
     @property
     def h(self) -> int:
@@ -293,6 +297,8 @@ class DimsHW(Dims2):
 class Dims3(Dims):
     """Three dimensions."""
 
+    __slots__ = ()
+
     def __init__(self, *shape: Any) -> None:
         super().__init__(_flatten(shape, 3))
 
@@ -300,12 +306,16 @@ class Dims3(Dims):
 class Dims4(Dims):
     """Four dimensions."""
 
+    __slots__ = ()
+
     def __init__(self, *shape: Any) -> None:
         super().__init__(_flatten(shape, 4))
 
 
 class Permutation(Dims):
     """An order of axes, for transposes."""
+
+    __slots__ = ()
 
 
 def _flatten(shape: tuple[Any, ...], count: int) -> Sequence[int]:

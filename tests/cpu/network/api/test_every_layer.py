@@ -51,7 +51,7 @@ def test_every_property_of_every_layer_is_set_by_a_case(monkeypatch: pytest.Monk
     found: set[tuple[type, str]] = set()
 
     def note(layer: ILayer, name: str, value: Any) -> None:
-        if layer.__dict__.get("_network") is not None and layer in layer._network._layers:
+        if getattr(layer, "_network", None) is not None and layer in layer._network._layers:
             found.add((type(layer), name))
         object.__setattr__(layer, name, value)
 

@@ -24,6 +24,8 @@ class FallbackString(str):
 class IAttentionInputLayer(dovetail.IAttentionBoundaryLayer):
     """Where tensors enter an attention; an attention is one layer here."""
 
+    __slots__ = ()
+
     def __init__(self, *arguments: Any) -> None:
         _refuse(self)
 
@@ -31,12 +33,16 @@ class IAttentionInputLayer(dovetail.IAttentionBoundaryLayer):
 class IAttentionOutputLayer(dovetail.IAttentionBoundaryLayer):
     """Where tensors leave an attention; an attention is one layer here."""
 
+    __slots__ = ()
+
     def __init__(self, *arguments: Any) -> None:
         _refuse(self)
 
 
 class IDistCollectiveLayer(dovetail.ILayer):
     """A collective over several devices; a network runs on one."""
+
+    __slots__ = ()
 
     def __init__(self, *arguments: Any) -> None:
         _refuse(self)
@@ -57,6 +63,8 @@ class _AbsentProperty:
 
 class IMoELayer(dovetail.ILayer):
     """A mixture of experts; compose it of ``add_topk``, ``add_gather`` and ``add_matrix_multiply``."""
+
+    __slots__ = ()
 
     activation_type = _AbsentProperty()
     quantization_to_type = _AbsentProperty()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self, TypeVar
 
 import dovetail
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.removed import RemovedNames
 
 __all__ = [
@@ -38,6 +39,8 @@ _CODES: Final[tuple[tuple[type[dovetail.DovetailError], dovetail.ErrorCodeTRT], 
 
 class DeprecatedContext(RemovedNames):
     """``with`` over objects that need none: it warns and has no effect."""
+
+    __slots__ = ()
 
     def __enter__(self) -> Self:
         text = f"{type(self).__name__} is no context manager any more: it is freed when unused"
@@ -125,12 +128,14 @@ def guard_logger(logger: dovetail.ILogger) -> dovetail.ILogger:
     return _GuardedLogger(logger)
 
 
-class LoggedObject:
+class LoggedObject(StrictAttributes):
     """An object with a logger and an error recorder.
 
     Args:
         logger: Where messages go.
     """
+
+    __slots__ = ("_given_logger", "_reporter")
 
     def __init__(self, logger: dovetail.ILogger) -> None:
         self._given_logger = logger
@@ -156,6 +161,8 @@ class LoggedObject:
 
 class DeviceObject(LoggedObject, DeprecatedContext):
     """What builders and runtimes have in common."""
+
+    __slots__ = ()
 
     @property
     def num_DLA_cores(self) -> int:  # noqa: N802 - the contract's name

@@ -7,18 +7,21 @@ import time
 from typing import Any
 
 import dovetail
+from dovetail.strict_attributes import StrictAttributes
 
 __all__ = ["Logger"]
 
 _Severity = dovetail.ILogger.Severity
 
 
-class Logger(dovetail.ILogger):
+class Logger(dovetail.ILogger, StrictAttributes):
     """Prints messages of at least ``min_severity``.
 
     Args:
         min_severity: The least that is printed.
     """
+
+    __slots__ = ("min_severity",)
 
     def __init__(self, min_severity: Any = _Severity.WARNING) -> None:
         super().__init__()

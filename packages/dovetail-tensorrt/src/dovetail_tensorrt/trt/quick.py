@@ -6,6 +6,7 @@ from typing import Any
 
 import dovetail
 from dovetail import ContractEnum
+from dovetail.strict_attributes import StrictAttributes
 
 __all__ = [
     "IPluginCreatorV3Quick",
@@ -34,8 +35,10 @@ class PluginArgDataType(ContractEnum):
     INT32 = 2
 
 
-class ISymExpr:
+class ISymExpr(StrictAttributes):
     """An extra argument of a kernel, as an expression over dimensions."""
+
+    __slots__ = ("dtype", "expr", "type")
 
     def __init__(
         self,
@@ -48,8 +51,10 @@ class ISymExpr:
         self.expr = expr
 
 
-class ISymExprs:
+class ISymExprs(StrictAttributes):
     """The extra arguments of a kernel."""
+
+    __slots__ = ("_items",)
 
     def __init__(self, count: int = 0) -> None:
         self._items: list[ISymExpr | None] = [None] * count

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import dovetail
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 from dovetail_tensorrt.trt.parts import import_part
 
@@ -17,13 +18,15 @@ __all__ = [
 ]
 
 
-class IPluginRegistry:
+class IPluginRegistry(StrictAttributes):
     """Creators, plugin libraries and shared resources; see ``dovetail.PluginRegistry``.
 
     Args:
         registry: The engine's own registry.
         reporter: Who is told of what fails.
     """
+
+    __slots__ = ("_reporter", "registry")
 
     def __init__(self, registry: dovetail.PluginRegistry, reporter: Reporter) -> None:
         self.registry = registry

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from dovetail.strict_attributes import StrictAttributes
+
 __all__ = ["RemovedNames"]
 
 _REPLACED: Final = {
@@ -43,8 +45,10 @@ _REPLACED: Final = {
 """What was removed -> what a script uses instead."""
 
 
-class RemovedNames:
+class RemovedNames(StrictAttributes):
     """Says of a removed name what to use; ``hasattr`` is False for it, as scripts that look for versions expect."""
+
+    __slots__ = ()
 
     if not TYPE_CHECKING:  # a type checker would take every name for one that is there
 

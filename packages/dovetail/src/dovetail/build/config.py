@@ -13,6 +13,7 @@ from dovetail.build.tune.cache import TimingCache
 from dovetail.contract_enum import ContractEnum
 from dovetail.errors import UsageError
 from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
+from dovetail.strict_attributes import StrictAttributes
 from dovetail.types import EngineCapability
 
 if TYPE_CHECKING:
@@ -86,12 +87,47 @@ _DEFAULT_FLAGS: Final = 1 << BuilderFlag.TF32
 DEFAULT_WORKSPACE_BYTES: Final = 4 * 2**30
 
 
-class BuilderConfig(NoOpContext):
+class BuilderConfig(NoOpContext, StrictAttributes):
     """All settings of one build; made by ``Builder.create_builder_config``.
 
     >>> config = BuilderConfig(); config.set_flag(BuilderFlag.REFIT); config.get_flag(BuilderFlag.REFIT)
     True
     """
+
+    __slots__ = (
+        "_asked",
+        "_calibration_profile",
+        "_pools",
+        "_preview",
+        "_timing_cache",
+        "aliases",
+        "avg_timing_iterations",
+        "builder_optimization_level",
+        "candidate_bytes",
+        "engine_capability",
+        "extra_passes",
+        "flags",
+        "growth_limits",
+        "int8_calibrator",
+        "io_memory",
+        "is_part",
+        "layer_providers",
+        "max_num_tactics",
+        "passes_off",
+        "plugins_to_serialize",
+        "precision",
+        "profiles",
+        "profiling_verbosity",
+        "progress_monitor",
+        "provider_options",
+        "providers",
+        "rival_inputs",
+        "rivals",
+        "strict",
+        "tactic_timeout_s",
+        "tells_unset_dims",
+        "timing_cache_path",
+    )
 
     def __init__(self) -> None:
         self.reset()
@@ -165,7 +201,9 @@ class BuilderConfig(NoOpContext):
     def __repr__(self) -> str:
         default = BuilderConfig()
         flags = ", ".join(flag.name for flag in self.chosen_flags) or "no flags"
-        names = (name for name in vars(default) if not name.startswith("_") and name not in ("flags", "profiles"))
+        names = (
+            name for name in BuilderConfig.__slots__ if not name.startswith("_") and name not in ("flags", "profiles")
+        )
         changed = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) != getattr(default, name)]
         return f"<BuilderConfig: {'; '.join([flags, f'{len(self.profiles)} profile(s)', *changed])}>"
 

@@ -164,8 +164,6 @@ def _find_idle_attributes(config: BuilderConfig) -> Iterator[str]:
     for name, reason in _UNREAD.items():
         if getattr(config, name) != getattr(default, name):
             yield f"config.{name} has no effect: {reason}"
-    for name in sorted(vars(config).keys() - vars(default).keys()):
-        yield f"config.{name} has no effect: there is no such setting"
     if config.get_calibration_profile() is not None and config.int8_calibrator is None:
         yield "the calibration profile has no effect: there is no calibrator"
 

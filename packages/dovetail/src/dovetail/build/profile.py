@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dovetail._integers import as_integers
 from dovetail.errors import UsageError
+from dovetail.strict_attributes import StrictAttributes
 from dovetail.types import Dims
 
 __all__ = ["IOptimizationProfile", "OptimizationProfile"]
@@ -13,13 +14,15 @@ __all__ = ["IOptimizationProfile", "OptimizationProfile"]
 Bounds = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
-class OptimizationProfile:
+class OptimizationProfile(StrictAttributes):
     """Bounds by input name.
 
     >>> profile = OptimizationProfile(); profile.set_shape("x", (1, 3), (4, 3), (8, 3))
     >>> [tuple(d) for d in profile.get_shape("x")]
     [(1, 3), (4, 3), (8, 3)]
     """
+
+    __slots__ = ("extra_memory_target", "shapes", "values")
 
     def __init__(self) -> None:
         self.shapes: dict[str, Bounds] = {}

@@ -173,6 +173,8 @@ class PluginFieldCollection(list[PluginField]):
     ['a']
     """
 
+    __slots__ = ()
+
     @property
     def names(self) -> list[str]:
         """The names of all fields, in order."""

@@ -13,12 +13,15 @@ from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.memory.checks import memories_of
 from dovetail.runtime.steps.loop import BoundSteps
+from dovetail.strict_attributes import StrictAttributes
 
 __all__ = ["IProfiler", "LayerTimes", "Profiler", "profile_with"]
 
 
 class IProfiler:
     """Told the time of every layer after each run."""
+
+    __slots__ = ()
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Take the time of one layer."""
@@ -33,8 +36,10 @@ class IProfiler:
         return
 
 
-class Profiler(IProfiler):
+class Profiler(IProfiler, StrictAttributes):
     """Prints each time."""
+
+    __slots__ = ()
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Print one line."""

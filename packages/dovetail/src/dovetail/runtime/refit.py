@@ -15,6 +15,7 @@ from dovetail.runtime.devices.tensors import DeviceTensor
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.packing import pack_again
 from dovetail.runtime.steps.base import Array
+from dovetail.strict_attributes import StrictAttributes
 from dovetail.types import TensorLocation, Weights
 
 __all__ = ["Refitter"]
@@ -33,13 +34,15 @@ class _NewWeights:
         return self.source.numpy() if is_array else np.asarray(self.source)
 
 
-class Refitter:
+class Refitter(StrictAttributes):
     """Collects new weights for an engine and applies them together.
 
     Nothing changes until ``refit_cuda_engine``; then every context uses the new weights from its next run. Weights stay
     set after a refit, as in the contract: the caller may write other values into the same memory and refit again, and
     calls ``unset_named_weights`` before it frees that memory. Do not refit during a run.
     """
+
+    __slots__ = ("_engine", "_pending", "_record", "logger", "weights_validation")
 
     def __init__(self, engine: Engine, logger: ILogger | None = None) -> None:
         if engine.manifest.refit is None:

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail.strict_attributes import StrictAttributes
+
 __all__ = ["IAlgorithm", "IAlgorithmContext", "IAlgorithmIOInfo", "IAlgorithmSelector", "IAlgorithmVariant"]
 
 
-class IAlgorithmIOInfo:
+class IAlgorithmIOInfo(StrictAttributes):
     """Type and strides of a tensor of an algorithm; never made."""
 
+    __slots__ = ()
 
-class IAlgorithmVariant:
+
+class IAlgorithmVariant(StrictAttributes):
     """Implementation and tactic of an algorithm; never made."""
 
+    __slots__ = ()
 
-class IAlgorithmContext:
+
+class IAlgorithmContext(StrictAttributes):
     """The layer that an algorithm is for; never made."""
 
+    __slots__ = ()
 
-class IAlgorithm:
+
+class IAlgorithm(StrictAttributes):
     """An algorithm for a layer; never made."""
 
+    __slots__ = ()
 
-class IAlgorithmSelector:
+
+class IAlgorithmSelector(StrictAttributes):
     """Chooses among algorithms; see ``IBuilderConfig.algorithm_selector``."""
+
+    __slots__ = ()
 
     def select_algorithms(self, context: IAlgorithmContext, choices: list[IAlgorithm]) -> list[int]:
         """The numbers of the algorithms that may be used."""

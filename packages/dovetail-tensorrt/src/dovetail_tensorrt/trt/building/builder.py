@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 import dovetail
@@ -29,6 +28,8 @@ class Builder(DeviceObject):
     Args:
         logger: Where messages go.
     """
+
+    __slots__ = ("_core", "_registry", "gpu_allocator")
 
     def __init__(self, logger: dovetail.ILogger) -> None:
         super().__init__(logger)
@@ -128,10 +129,9 @@ class Builder(DeviceObject):
         call: str,
     ) -> T | None:
         def attempt() -> T:
-            with _weakly_typed(network, config):
-                unfused = self._find_unfused(network, config) if network.watches_unfused else frozenset[str]()
-                with debug_outputs(network, unfused):
-                    return build(network, _find_settings(config))
+            unfused = self._find_unfused(network, config) if network.watches_unfused else frozenset[str]()
+            with debug_outputs(network, unfused):
+                return build(network, _find_settings(config))
 
         return self._reporter.attempt(call, attempt, None)
 
@@ -148,16 +148,6 @@ def _find_settings(config: IBuilderConfig) -> dovetail.BuilderConfig:
         settings.providers = ("cuda", *_default_providers())
     settings.provider_options = {**DEVICE_OPTIONS, **settings.provider_options}
     return settings
-
-
-@contextmanager
-def _weakly_typed(network: INetworkDefinition, config: IBuilderConfig) -> Iterator[None]:
-    """Let a build choose types where a script of version 10 asks for it."""
-    network.strongly_typed = network.is_typed_by_request or not config.asks_weak_types
-    try:
-        yield
-    finally:
-        network.strongly_typed = True
 
 
 def _uses_device(config: IBuilderConfig) -> bool:

@@ -22,10 +22,7 @@ from dovetail_tensorrt.trt.enums import (
     TilingOptimizationLevel,
 )
 
-__all__ = ["WEAK_FLAGS", "IBuilderConfig"]
-
-WEAK_FLAGS: Final = (BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.INT8, BuilderFlag.FP8)
-"""What makes a network of version 10 weakly typed: the build may choose these types."""
+__all__ = ["IBuilderConfig"]
 
 _DEFAULT_FLAGS: Final = 1 << BuilderFlag.TF32
 _DEFAULT_SOURCES: Final = 1 << TacticSource.EDGE_MASK_CONVOLUTIONS | 1 << TacticSource.JIT_CONVOLUTIONS
@@ -39,6 +36,39 @@ _QUIET_FLAGS: Final = frozenset(
 
 class IBuilderConfig(DeprecatedContext):
     """All settings of one build; made by ``Builder.create_builder_config``."""
+
+    __slots__ = (
+        "DLA_core",
+        "_algorithm_selector",
+        "_calibration_profile",
+        "_device_types",
+        "_pools",
+        "_previews",
+        "_profiles",
+        "_reporter",
+        "_sources",
+        "_timing_cache",
+        "avg_timing_iterations",
+        "build_route",
+        "builder_optimization_level",
+        "default_device_type",
+        "engine_capability",
+        "flags",
+        "hardware_compatibility_level",
+        "int8_calibrator",
+        "l2_limit_for_tiling",
+        "max_aux_streams",
+        "max_num_tactics",
+        "plugins_to_serialize",
+        "profile_stream",
+        "profiling_verbosity",
+        "progress_monitor",
+        "providers",
+        "quantization_flags",
+        "remote_auto_tuning_config",
+        "runtime_platform",
+        "tiling_optimization_level",
+    )
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -230,11 +260,6 @@ class IBuilderConfig(DeprecatedContext):
         return self._timing_cache
 
     # the engine's form
-
-    @property
-    def asks_weak_types(self) -> bool:
-        """Whether a flag of version 10 lets the build choose types."""
-        return any(self.get_flag(flag) for flag in WEAK_FLAGS)
 
     def to_engine_config(self) -> dovetail.BuilderConfig:
         """Return the same settings for the engine's builder; settings without effect there are reported."""

@@ -54,8 +54,12 @@ def _wrap(name: str, method: Callable[..., Any], failure: object) -> Callable[..
 class INetworkDefinition(RemovedNames, dovetail.Network):
     """A network under construction; made by ``Builder.create_network``."""
 
+    __slots__ = ("_builder", "_flags", "_name", "_recorder", "reporter", "watches_unfused")
+
     def __init__(self, builder: Builder, flags: int, reporter: Reporter) -> None:
-        super().__init__(registry=builder.get_plugin_registry().registry, has_contract_io=True)
+        is_strong = bool(int(flags) >> NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1)
+        registry = builder.get_plugin_registry().registry
+        super().__init__(strongly_typed=is_strong, registry=registry, has_contract_io=True)
         self.reporter = reporter
         """Who is told of what fails."""
         self._builder = builder
@@ -97,17 +101,12 @@ class INetworkDefinition(RemovedNames, dovetail.Network):
 
     @property
     def flags(self) -> int:
-        """The creation flags as a mask of ``1 << flag``; networks are always strongly typed unless a build says so."""
-        return self._flags | 1 << NetworkDefinitionCreationFlag.STRONGLY_TYPED
+        """Creation flags as a mask of ``1 << flag``; without STRONGLY_TYPED a build may choose types."""
+        return self._flags
 
     def get_flag(self, flag: Any) -> bool:
         """Whether the network has a creation flag."""
         return bool(self.flags >> NetworkDefinitionCreationFlag(flag) & 1)
-
-    @property
-    def is_typed_by_request(self) -> bool:
-        """Whether the script itself asked for strong typing, so that flags for precisions change nothing."""
-        return bool(self._flags >> NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1)
 
     def mark_unfused_tensors_as_debug_tensors(self) -> bool:
         """Have every tensor that is still there after fusion be a debug tensor; the build is done twice for it."""

@@ -16,6 +16,8 @@ class IOptimizationProfile(dovetail.OptimizationProfile):
     [Dims(1,), Dims(2,), Dims(4,)]
     """
 
+    __slots__ = ("_extra_memory_target",)
+
     def __init__(self) -> None:
         super().__init__()
         self._extra_memory_target = 1.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dovetail
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 
 __all__ = ["ITimingCache", "TimingCacheKey", "TimingCacheValue"]
@@ -31,8 +32,10 @@ class TimingCacheKey:
         return self._text
 
 
-class TimingCacheValue:
+class TimingCacheValue(StrictAttributes):
     """A tactic and the time that it takes."""
+
+    __slots__ = ("tacticHash", "timingMSec")
 
     def __init__(self, tacticHash: int = 0, timingMSec: float = 0.0) -> None:  # noqa: N803 - the contract's names
         self.tacticHash = int(tacticHash)
@@ -46,8 +49,10 @@ class TimingCacheValue:
     __hash__ = None  # type: ignore[assignment]  # mutable, as the contract has it
 
 
-class ITimingCache:
+class ITimingCache(StrictAttributes):
     """Times of one device and version; made by ``IBuilderConfig.create_timing_cache``."""
+
+    __slots__ = ("_reporter", "cache")
 
     def __init__(self, cache: dovetail.TimingCache, reporter: Reporter) -> None:
         self.cache = cache

@@ -27,6 +27,24 @@ F = TypeVar("F")
 class IExecutionContext(DeprecatedContext):
     """Runs an engine; made by ``ICudaEngine.create_execution_context``."""
 
+    __slots__ = (
+        "_emits_profile",
+        "_engine",
+        "_event",
+        "_listener",
+        "_memory",
+        "_receivers",
+        "_relay",
+        "_reporter",
+        "_settings",
+        "context",
+        "debug_sync",
+        "nvtx_verbosity",
+        "persistent_cache_limit",
+        "temporary_allocator",
+        "unfused_tensors_debug_state",
+    )
+
     def __init__(
         self, engine: ICudaEngine, context: dovetail.ExecutionContext, settings: IRuntimeConfig, reporter: Reporter
     ) -> None:

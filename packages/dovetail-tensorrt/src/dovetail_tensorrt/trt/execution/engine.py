@@ -28,6 +28,8 @@ F = TypeVar("F")
 class ICudaEngine(DeprecatedContext):
     """A loaded plan; made by ``Runtime.deserialize_cuda_engine`` and ``Builder.build_engine_with_config``."""
 
+    __slots__ = ("_names", "_reporter", "_streaming_budget", "engine")
+
     def __init__(self, engine: dovetail.Engine, reporter: Reporter) -> None:
         _check_io_types(engine)
         self.engine = engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dovetail
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 
 __all__ = ["EngineInspector"]
@@ -18,11 +19,13 @@ class _AtProfile:
         self.get_tensor_shape = engine.get_tensor_shape
 
 
-class EngineInspector:
+class EngineInspector(StrictAttributes):
     """Shows the layers of an engine; made by ``ICudaEngine.create_engine_inspector``.
 
     Layers are numbered through all profiles, those of the first profile first.
     """
+
+    __slots__ = ("_context", "_core", "_engine", "_reporter")
 
     def __init__(self, engine: dovetail.Engine, reporter: Reporter) -> None:
         self._engine = engine

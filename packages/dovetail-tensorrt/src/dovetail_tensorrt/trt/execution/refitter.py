@@ -28,6 +28,8 @@ class Refitter(LoggedObject):
         RuntimeError: The engine was not built for it.
     """
 
+    __slots__ = ("_core", "max_threads")
+
     def __init__(self, engine: ICudaEngine, logger: dovetail.ILogger) -> None:
         super().__init__(logger)
         core = self._reporter.attempt("Refitter", lambda: dovetail.Refitter(engine.engine, self._reporter.logger), None)

@@ -24,6 +24,16 @@ class Runtime(DeviceObject):
         logger: Where messages go.
     """
 
+    __slots__ = (
+        "DLA_core",
+        "_allocator",
+        "_core",
+        "_registry",
+        "max_threads",
+        "tempfile_control_flags",
+        "temporary_directory",
+    )
+
     def __init__(self, logger: dovetail.ILogger) -> None:
         super().__init__(logger)
         options = DEVICE_OPTIONS if uses_device() else None

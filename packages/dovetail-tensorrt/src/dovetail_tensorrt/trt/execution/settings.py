@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.enums import ExecutionContextAllocationStrategy, SerializationFlag
 
 __all__ = ["IRuntimeConfig", "ISerializationConfig"]
 
 
-class IRuntimeConfig:
+class IRuntimeConfig(StrictAttributes):
     """Settings of a context; made by ``ICudaEngine.create_runtime_config``."""
+
+    __slots__ = ("_strategy",)
 
     def __init__(self) -> None:
         self._strategy = ExecutionContextAllocationStrategy.STATIC
@@ -22,8 +25,10 @@ class IRuntimeConfig:
         return self._strategy
 
 
-class ISerializationConfig:
+class ISerializationConfig(StrictAttributes):
     """Settings of a serialized engine; made by ``ICudaEngine.create_serialization_config``."""
+
+    __slots__ = ("flags",)
 
     def __init__(self) -> None:
         self.flags = 0

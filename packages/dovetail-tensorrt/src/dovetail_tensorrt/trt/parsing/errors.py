@@ -9,6 +9,7 @@ from typing import Final
 
 import dovetail
 from dovetail import ContractEnum
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.parsing.models import ParsedModel
 
 __all__ = ["ErrorCode", "ParserError", "describe_errors", "refuse_accelerator"]
@@ -53,8 +54,10 @@ class _Facts:
     operator: str = ""
 
 
-class ParserError:
+class ParserError(StrictAttributes):
     """One error; made by the parsers."""
+
+    __slots__ = ("_facts",)
 
     def __init__(self, **facts: object) -> None:
         self._facts = _Facts(**facts)  # type: ignore[arg-type]

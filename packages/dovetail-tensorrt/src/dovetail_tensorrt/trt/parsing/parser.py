@@ -33,6 +33,16 @@ class OnnxParser(DeprecatedContext):
         logger: Where messages go.
     """
 
+    __slots__ = (
+        "_config",
+        "_errors",
+        "_model",
+        "_network",
+        "_reporter",
+        "_subgraphs",
+        "flags",
+    )
+
     def __init__(self, network: INetworkDefinition, logger: dovetail.ILogger) -> None:
         self._network = network
         self._reporter = Reporter(logger)

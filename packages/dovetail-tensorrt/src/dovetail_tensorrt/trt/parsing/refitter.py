@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dovetail
+from dovetail.strict_attributes import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 from dovetail_tensorrt.trt.execution.refitter import Refitter
 from dovetail_tensorrt.trt.parsing.errors import ErrorCode, ParserError
@@ -14,13 +15,15 @@ from dovetail_tensorrt.trt.parsing.models import ParsedModel, read_contents
 __all__ = ["OnnxParserRefitter"]
 
 
-class OnnxParserRefitter:
+class OnnxParserRefitter(StrictAttributes):
     """Sets the weights of a refitter by the names that a model gives them.
 
     Args:
         refitter: Of the engine; its ``refit_cuda_engine`` then puts them in.
         logger: Where messages go.
     """
+
+    __slots__ = ("_errors", "_model", "_refitter", "_reporter")
 
     def __init__(self, refitter: Refitter, logger: dovetail.ILogger) -> None:
         self._refitter = refitter

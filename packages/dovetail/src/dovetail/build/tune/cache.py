@@ -32,6 +32,7 @@ from dovetail.build.tune.keys import make_key, make_reformat_key
 from dovetail.errors import TimingCacheError, UsageError
 from dovetail.file_kinds import START_BYTES, describe_start, looks_like_model
 from dovetail.files import append_bytes, read_bytes, replacing
+from dovetail.strict_attributes import StrictAttributes
 
 __all__ = ["ITimingCache", "TimingCache", "TimingCacheFile", "TimingValue", "make_key", "make_reformat_key"]
 
@@ -39,7 +40,7 @@ __all__ = ["ITimingCache", "TimingCache", "TimingCacheFile", "TimingValue", "mak
 _CACHE_START: Final = re.compile(rb'\s*\{\s*"format_version"')
 
 
-class TimingCache:
+class TimingCache(StrictAttributes):
     """Timings by key.
 
     >>> cache = TimingCache()
@@ -53,6 +54,8 @@ class TimingCache:
     Raises:
         TimingCacheError: The bytes are damaged; the message says how.
     """
+
+    __slots__ = ("_device", "_entries", "_version")
 
     def __init__(self, data: bytes = b"") -> None:
         if data:

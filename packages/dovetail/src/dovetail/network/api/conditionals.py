@@ -19,6 +19,7 @@ from dovetail.network.api.enums import LayerType
 from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.loops import ConstructRecord
 from dovetail.network.api.tensor import ITensor
+from dovetail.strict_attributes import StrictAttributes
 
 if TYPE_CHECKING:
     from dovetail.network.api.emission import Emitter
@@ -35,6 +36,8 @@ __all__ = [
 
 class IIfConditionalBoundaryLayer(ILayer):
     """A layer at the boundary of a conditional."""
+
+    __slots__ = ("_conditional",)
 
     _is_boundary = True
 
@@ -59,6 +62,8 @@ class IIfConditionalBoundaryLayer(ILayer):
 class IConditionLayer(IIfConditionalBoundaryLayer):
     """The condition: a 0-D BOOL tensor."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.CONDITION
     _kind = "Condition"
     _input_names = ("condition",)
@@ -70,6 +75,8 @@ class IConditionLayer(IIfConditionalBoundaryLayer):
 class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
     """A tensor that enters the branches."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.CONDITIONAL_INPUT
     _kind = "ConditionalInput"
 
@@ -79,6 +86,8 @@ class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
 
 class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
     """A tensor that leaves the branch that ran."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.CONDITIONAL_OUTPUT
     _kind = "ConditionalOutput"
@@ -107,8 +116,10 @@ class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
         return [e.placeholder(self._outputs[0], e.dtype(first), [a if a == b else None for a, b in pairs])]
 
 
-class IIfConditional:
+class IIfConditional(StrictAttributes):
     """A conditional of a network, made by ``add_if_conditional``."""
+
+    __slots__ = ("_condition", "_conditional_inputs", "_conditional_outputs", "_network", "_record")
 
     def __init__(self, network: NetworkCore, index: int) -> None:
         self._network = network
@@ -165,6 +176,8 @@ class IIfConditional:
 
 class ConditionalLayers(NetworkCore):
     """The method that adds a conditional."""
+
+    __slots__ = ()
 
     def add_if_conditional(self) -> IIfConditional:
         """Add a conditional; its methods add the layers at its boundary."""

@@ -21,6 +21,7 @@ from dovetail.network.api.tensor import MAX_TENSOR_NAME_BYTES, ITensor
 from dovetail.network.api.trace import TypeTrace, find_shape_tensors
 from dovetail.network.inference.shapes import data_type_from_ir, find_io_type, make_identifier
 from dovetail.network.plugins import PluginEntry
+from dovetail.strict_attributes import StrictAttributes
 from dovetail.types import DataType, Dims, TensorLocation, Weights
 
 if TYPE_CHECKING:
@@ -35,8 +36,34 @@ L = TypeVar("L", bound=ILayer)
 T = TypeVar("T")
 
 
-class NetworkCore:
+class NetworkCore(StrictAttributes):
     """What every part of the network API builds on; use ``Network``."""
+
+    __slots__ = (
+        "_constructs",
+        "_count",
+        "_debug",
+        "_debug_unfused",
+        "_imported_shapes",
+        "_inputs",
+        "_layers",
+        "_model",
+        "_model_opsets",
+        "_outputs",
+        "_refittable",
+        "_shape_outputs",
+        "_shape_tensors",
+        "_trace",
+        "_weights_names",
+        "builder",
+        "error_recorder",
+        "has_contract_io",
+        "name",
+        "plugins",
+        "preferences",
+        "registry",
+        "strongly_typed",
+    )
 
     def __init__(
         self,

@@ -64,5 +64,7 @@ class Network(
     ['Relu']
     """
 
+    __slots__ = ()
+
 
 INetworkDefinition = Network

@@ -17,6 +17,7 @@ from dovetail.network.api.enums import LayerType, LoopOutput, TripLimit
 from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.properties import Property, choice, flag, integer
 from dovetail.network.api.tensor import ITensor
+from dovetail.strict_attributes import StrictAttributes
 
 if TYPE_CHECKING:
     from dovetail.network.api.emission import Emitter
@@ -36,11 +37,12 @@ __all__ = [
 class ConstructRecord(ILayer):
     """Stands for a whole loop or conditional where nodes and messages need a layer; it is never added to a network."""
 
+    __slots__ = ("_kind",)
+
     _layer_type = LayerType.TRIP_LIMIT
-    _kind = "Loop"
 
     def __init__(self, network: NetworkCore, kind: str, name: str) -> None:
-        self._kind = kind  # type: ignore[misc]
+        self._kind = kind
         super().__init__(network, [], num_outputs=0)
         self._name = name
 
@@ -50,6 +52,8 @@ class ConstructRecord(ILayer):
 
 class ILoopBoundaryLayer(ILayer):
     """A layer at the boundary of a loop."""
+
+    __slots__ = ("_loop",)
 
     _is_boundary = True
 
@@ -75,6 +79,8 @@ class ILoopBoundaryLayer(ILayer):
 
 class ITripLimitLayer(ILoopBoundaryLayer):
     """What ends the loop: a count, or a condition that is looked at before each iteration."""
+
+    __slots__ = ("_limit_kind",)
 
     _layer_type = LayerType.TRIP_LIMIT
     _kind = "TripLimit"
@@ -102,10 +108,15 @@ class ITripLimitLayer(ILoopBoundaryLayer):
 class IRecurrenceLayer(ILoopBoundaryLayer):
     """A value that each iteration hands to the next. Input 0 is the first value, input 1 the next one."""
 
+    __slots__ = ("_sets_next",)
+
     _layer_type = LayerType.RECURRENCE
     _kind = "Recurrence"
     _input_names = ("initial", "next")
-    _sets_next = False
+
+    def __init__(self, loop: ILoop, tensors: Sequence[ITensor], *, num_outputs: int = 1) -> None:
+        self._sets_next = False
+        super().__init__(loop, tensors, num_outputs=num_outputs)
 
     def set_input(self, index: int, tensor: ITensor | None) -> None:
         """Set the first value (0) or the next one (1)."""
@@ -136,6 +147,8 @@ class IRecurrenceLayer(ILoopBoundaryLayer):
 class IIteratorLayer(ILoopBoundaryLayer):
     """One slice of a tensor in each iteration, along an axis, from the start or from the end."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.ITERATOR
     _kind = "Iterator"
 
@@ -162,6 +175,8 @@ class ILoopOutputLayer(ILoopBoundaryLayer):
     LAST_VALUE gives a recurrence after the last iteration. CONCATENATE and REVERSE give the values of all iterations
     along a new axis; input 1 is its length, which is filled up with zeros when there were fewer iterations.
     """
+
+    __slots__ = ("_output_kind",)
 
     _layer_type = LayerType.LOOP_OUTPUT
     _kind = "LoopOutput"
@@ -205,8 +220,10 @@ class ILoopOutputLayer(ILoopBoundaryLayer):
         return known[0] if known is not None and len(known) == 1 else None
 
 
-class ILoop:
+class ILoop(StrictAttributes):
     """A loop of a network, made by ``add_loop``."""
+
+    __slots__ = ("_iterators", "_limits", "_loop_outputs", "_network", "_record", "_recurrences")
 
     def __init__(self, network: NetworkCore, index: int) -> None:
         self._network = network
@@ -283,6 +300,8 @@ class ILoop:
 
 class LoopLayers(NetworkCore):
     """The method that adds a loop."""
+
+    __slots__ = ()
 
     def add_loop(self) -> ILoop:
         """Add a loop; its methods add the layers at its boundary."""

@@ -29,6 +29,8 @@ __all__ = ["ModelLayers"]
 class ModelLayers(NetworkCore):
     """The method that adds a model."""
 
+    __slots__ = ()
+
     def add_model(
         self,
         model: Any,

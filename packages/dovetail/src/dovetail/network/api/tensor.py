@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.errors import UsageError
 from dovetail.escapes import escape_line
 from dovetail.network.api.properties import check_name
+from dovetail.strict_attributes import StrictAttributes
 from dovetail.types import DataType, Dims, TensorFormat, TensorLocation
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ ALL_FORMATS: Final = (1 << len(TensorFormat)) - 1
 MAX_TENSOR_NAME_BYTES: Final = 4096
 
 
-class ITensor:
+class ITensor(StrictAttributes):
     """One tensor of a network. Made by ``add_input`` and by layers, never by hand.
 
     ``dtype`` and ``shape`` are found when they are read, from what the layers are at that time.

@@ -80,6 +80,8 @@ _WRITERS: Final[dict[ActivationType, Callable[[Any, ir.Value, float, float], ir.
 class IActivationLayer(ILayer):
     """Applies a function to each element."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.ACTIVATION
     _kind = "Activation"
 
@@ -102,6 +104,8 @@ class IActivationLayer(ILayer):
 class IParametricReLULayer(ILayer):
     """Multiplies what is negative by a slope."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.PARAMETRIC_RELU
     _kind = "ParametricReLU"
     _input_names = ("input", "slopes")
@@ -116,6 +120,8 @@ class IParametricReLULayer(ILayer):
 
 class ISoftMaxLayer(ILayer):
     """Softmax over one axis."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.SOFTMAX
     _kind = "SoftMax"
@@ -147,6 +153,8 @@ class ISoftMaxLayer(ILayer):
 class IRaggedSoftMaxLayer(ILayer):
     """Softmax over the last axis of sequences of different lengths; what is beyond a length becomes zero."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.RAGGED_SOFTMAX
     _kind = "RaggedSoftMax"
     _input_names = ("input", "bounds")
@@ -167,6 +175,8 @@ class IRaggedSoftMaxLayer(ILayer):
 
 class ActivationLayers(NetworkCore):
     """The methods that add activations."""
+
+    __slots__ = ()
 
     def add_activation(self, input: ITensor, type: ActivationType) -> IActivationLayer:
         """Add a function of each element."""

@@ -30,6 +30,8 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 class IAttentionBoundaryLayer(ILayer):
     """A layer of an attention."""
 
+    __slots__ = ()
+
     @property
     def attention(self) -> IAttentionBoundaryLayer:
         """The attention it belongs to."""
@@ -43,6 +45,8 @@ class IAttention(IAttentionBoundaryLayer):
     (batch, heads, tokens, size), with lengths (batch,) when sequences end early. Packed ones are (tokens, heads, size),
     with the running total of lengths (batch + 1,), starting at 0.
     """
+
+    __slots__ = ()
 
     _layer_type = LayerType.ATTENTION_OUTPUT
     _kind = "Attention"
@@ -212,6 +216,8 @@ def _repeat_heads(e: Emitter, value: ir.Value, heads: int | None) -> ir.Value:
 class IRotaryEmbeddingLayer(ILayer):
     """Turns pairs of the last dimension by angles; input 3 gives positions into the caches."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.ROTARY_EMBEDDING
     _kind = "RotaryEmbedding"
     _input_names = ("input", "cos_cache", "sin_cache", "position_ids")
@@ -249,6 +255,8 @@ class IKVCacheUpdateLayer(ILayer):
     A padded update of an input of the network whose result is an output happens in the memory of the input: callers
     bind both to one address.
     """
+
+    __slots__ = ()
 
     _layer_type = LayerType.KV_CACHE_UPDATE
     _kind = "KVCacheUpdate"
@@ -301,6 +309,8 @@ class IKVCacheUpdateLayer(ILayer):
 
 class AttentionLayers(NetworkCore):
     """The methods that add attention."""
+
+    __slots__ = ()
 
     def add_attention(
         self, query: ITensor, key: ITensor, value: ITensor, norm_op: AttentionNormalizationOp, causal: bool

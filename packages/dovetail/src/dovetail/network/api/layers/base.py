@@ -15,6 +15,7 @@ from dovetail.escapes import escape_line
 from dovetail.network.api.enums import LayerType
 from dovetail.network.api.properties import check_name, data_type
 from dovetail.network.api.tensor import ITensor
+from dovetail.strict_attributes import StrictAttributes
 from dovetail.types import DataType, Weights
 
 if TYPE_CHECKING:
@@ -31,18 +32,31 @@ def layer_where(name: str, kind: str) -> str:
     return f"layer '{name}' ({kind})"
 
 
-class ILayer(ABC):
+class ILayer(StrictAttributes, ABC):
     """One layer of a network. Made by the ``add_*`` methods, never by hand."""
 
-    _layer_type: ClassVar[LayerType]
-    _kind: ClassVar[str]
+    __slots__ = (
+        "_inputs",
+        "_metadata",
+        "_name",
+        "_network",
+        "_num_ranks",
+        "_output_types",
+        "_outputs",
+        "_precision",
+        "_taken_for",
+        "_values",
+    )
+
+    _layer_type: LayerType
+    _kind: str
     _input_names: ClassVar[tuple[str, ...]] = ("input",)
     """Every input the layer can have, in order."""
-    _required_inputs: ClassVar[int] = 1
+    _required_inputs: int = 1
     """How many of them it cannot do without."""
-    _shape_inputs: ClassVar[frozenset[int]] = frozenset()
+    _shape_inputs: frozenset[int] = frozenset()
     """Inputs whose values decide a shape."""
-    _reads_only_shapes: ClassVar[bool] = False
+    _reads_only_shapes: bool = False
     """Whether the outputs follow from the shapes of the inputs alone, never from their values."""
     _is_boundary: ClassVar[bool] = False
     """Whether it is part of a loop or conditional."""

@@ -32,6 +32,8 @@ def _contents(value: Any, where: str, name: str) -> Weights | None:
 class IConstantLayer(ILayer):
     """A tensor that is known now; in the model it is an initializer and no node."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.CONSTANT
     _kind = "Constant"
     _input_names = ()
@@ -62,6 +64,8 @@ class IConstantLayer(ILayer):
 class IIdentityLayer(ILayer):
     """Passes its input on, converted to the output type where one is set."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.IDENTITY
     _kind = "Identity"
 
@@ -90,6 +94,8 @@ class ICastLayer(ILayer):
     (https://docs.nvidia.com/deeplearning/tensorrt/api/python_api/infer/FoundationalTypes/DataType.html).
     """
 
+    __slots__ = ()
+
     _layer_type = LayerType.CAST
     _kind = "Cast"
 
@@ -106,6 +112,8 @@ class ICastLayer(ILayer):
 class IShapeLayer(ILayer):
     """The dimensions of its input as a 1-D INT64 tensor."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.SHAPE
     _kind = "Shape"
     _reads_only_shapes = True
@@ -116,6 +124,8 @@ class IShapeLayer(ILayer):
 
 class BasicLayers(NetworkCore):
     """The methods that add constants, identities, casts and shapes."""
+
+    __slots__ = ()
 
     def add_constant(self, shape: Iterable[int], weights: Any) -> IConstantLayer:
         """Add a tensor that is known now; the array is not copied."""

@@ -26,6 +26,8 @@ __all__ = ["ConvolutionLayers", "IConvolutionLayer", "IDeconvolutionLayer"]
 class _Convolution(WindowLayer):
     """Kernel, bias and groups. Input 1 takes the place of the kernel, input 2 that of the bias."""
 
+    __slots__ = ()
+
     _input_names = ("input", "kernel", "bias")
 
     num_output_maps = Property(integer(minimum=1), "How many channels the output has.")
@@ -108,6 +110,8 @@ class _Convolution(WindowLayer):
 class IConvolutionLayer(_Convolution):
     """Slides a kernel over the input; the kernel is (maps, channels / groups, *kernel_size_nd)."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.CONVOLUTION
     _kind = "Convolution"
 
@@ -138,6 +142,8 @@ class IConvolutionLayer(_Convolution):
 
 class IDeconvolutionLayer(_Convolution):
     """The transpose of a convolution; the kernel is (channels, maps / groups, *kernel_size_nd)."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.DECONVOLUTION
     _kind = "Deconvolution"
@@ -173,6 +179,8 @@ class IDeconvolutionLayer(_Convolution):
 
 class ConvolutionLayers(NetworkCore):
     """The methods that add convolutions."""
+
+    __slots__ = ()
 
     def add_convolution_nd(
         self,

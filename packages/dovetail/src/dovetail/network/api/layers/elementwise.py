@@ -73,6 +73,8 @@ _ANY_NUMBER: Final = (UnaryOperation.ABS, UnaryOperation.NEG, UnaryOperation.SIG
 class IElementWiseLayer(ILayer):
     """An operation of two tensors of the same rank; a dimension of one is broadcast."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.ELEMENTWISE
     _kind = "ElementWise"
     _input_names = ("input1", "input2")
@@ -124,6 +126,8 @@ def _floor_divide(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
 class IUnaryLayer(ILayer):
     """An operation of one tensor."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.UNARY
     _kind = "Unary"
 
@@ -150,6 +154,8 @@ class IUnaryLayer(ILayer):
 class ISelectLayer(ILayer):
     """Takes each element from one tensor where the condition holds, else from the other."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.SELECT
     _kind = "Select"
     _input_names = ("condition", "then_input", "else_input")
@@ -168,6 +174,8 @@ class ISelectLayer(ILayer):
 
 class IScaleLayer(ILayer):
     """Computes (x * scale + shift) ** power with coefficients for the tensor, for each channel or for each element."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.SCALE
     _kind = "Scale"
@@ -233,6 +241,8 @@ class IScaleLayer(ILayer):
 
 class ElementWiseLayers(NetworkCore):
     """The methods that add element-wise layers."""
+
+    __slots__ = ()
 
     def add_elementwise(self, input1: ITensor, input2: ITensor, op: ElementWiseOperation) -> IElementWiseLayer:
         """Add an operation of two tensors."""

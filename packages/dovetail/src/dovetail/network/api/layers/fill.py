@@ -36,6 +36,8 @@ class IFillLayer(ILayer):
     place of shape, alpha and beta.
     """
 
+    __slots__ = ()
+
     _layer_type = LayerType.FILL
     _kind = "Fill"
     _input_names = ("shape", "alpha", "beta")
@@ -130,6 +132,8 @@ class IFillLayer(ILayer):
 
 class FillLayers(NetworkCore):
     """The method that adds a fill."""
+
+    __slots__ = ()
 
     def add_fill(self, shape: Iterable[int], op: FillOperation, output_type: DataType = DataType.FLOAT) -> IFillLayer:
         """Add a tensor of evenly spaced or random numbers."""

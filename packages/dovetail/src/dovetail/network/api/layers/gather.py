@@ -28,6 +28,8 @@ class IGatherLayer(ILayer):
     together. ELEMENT takes one element for each index, ND reads the last dimension of the indices as positions.
     """
 
+    __slots__ = ()
+
     _layer_type = LayerType.GATHER
     _kind = "Gather"
     _input_names = ("input", "indices")
@@ -87,6 +89,8 @@ class IGatherLayer(ILayer):
 class IScatterLayer(ILayer):
     """Writes updates into a copy of the data: ELEMENT by index along ``axis``, ND by position."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.SCATTER
     _kind = "Scatter"
     _input_names = ("data", "indices", "updates")
@@ -114,6 +118,8 @@ class IScatterLayer(ILayer):
 class IOneHotLayer(ILayer):
     """Writes the second of two values at the index along a new axis, and the first everywhere else."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.ONE_HOT
     _kind = "OneHot"
     _input_names = ("indices", "values", "depth")
@@ -137,6 +143,8 @@ class IOneHotLayer(ILayer):
 
 class IReverseSequenceLayer(ILayer):
     """Reverses the first ``sequence_lens`` elements of each sequence."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.REVERSE_SEQUENCE
     _kind = "ReverseSequence"
@@ -167,6 +175,8 @@ class IReverseSequenceLayer(ILayer):
 
 class GatherLayers(NetworkCore):
     """The methods that add layers which read or write by index."""
+
+    __slots__ = ()
 
     def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
         """Add a layer that takes slices along an axis."""

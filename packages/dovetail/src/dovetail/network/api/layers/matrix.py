@@ -22,6 +22,8 @@ __all__ = ["IEinsumLayer", "IMatrixMultiplyLayer", "MatrixLayers"]
 class IMatrixMultiplyLayer(ILayer):
     """The product of two stacks of matrices; either may be transposed first, or be a stack of vectors."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.MATRIX_MULTIPLY
     _kind = "MatrixMultiply"
     _input_names = ("input0", "input1")
@@ -78,6 +80,8 @@ class IMatrixMultiplyLayer(ILayer):
 class IEinsumLayer(ILayer):
     """A sum of products, said by an equation such as ``ij,jk->ik``."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.EINSUM
     _kind = "Einsum"
 
@@ -113,6 +117,8 @@ class IEinsumLayer(ILayer):
 
 class MatrixLayers(NetworkCore):
     """The methods that add products."""
+
+    __slots__ = ()
 
     def add_matrix_multiply(
         self, input0: ITensor, op0: MatrixOperation, input1: ITensor, op1: MatrixOperation

@@ -30,6 +30,8 @@ class INMSLayer(ILayer):
     The outputs are (selected, 3) of batch, class and box, and how many were selected.
     """
 
+    __slots__ = ()
+
     _layer_type = LayerType.NMS
     _kind = "NMS"
     _input_names = ("boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold")
@@ -114,6 +116,8 @@ class INMSLayer(ILayer):
 
 class NMSLayers(NetworkCore):
     """The method that adds non-maximum suppression."""
+
+    __slots__ = ()
 
     def add_nms(
         self,

@@ -29,6 +29,8 @@ class INormalizationLayer(ILayer):
     (1, channels, 1, ...), or (1, groups, 1, ...) for the first version of the layer.
     """
 
+    __slots__ = ("_is_v2",)
+
     _layer_type = LayerType.NORMALIZATION
     _kind = "Normalization"
     _input_names = ("input", "scale", "bias")
@@ -116,6 +118,8 @@ class INormalizationLayer(ILayer):
 class ILRNLayer(ILayer):
     """``x / (k + alpha / window * sum of squares) ** beta``, the sum over neighbouring channels."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.LRN
     _kind = "LRN"
 
@@ -137,6 +141,8 @@ class ILRNLayer(ILayer):
 
 class NormalizationLayers(NetworkCore):
     """The methods that add normalization."""
+
+    __slots__ = ()
 
     def add_normalization(
         self,

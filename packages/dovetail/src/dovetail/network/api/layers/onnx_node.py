@@ -78,11 +78,25 @@ class IOnnxNodeLayer(ILayer):
     Tensors that only the bodies of a node read are inputs after those of the node itself.
     """
 
+    __slots__ = (
+        "_body_constants",
+        "_captured",
+        "_kind",
+        "_layer_type",
+        "_node",
+        "_num_own",
+        "_plugin_offset",
+        "_reads_only_shapes",
+        "_required_inputs",
+        "_shape_inputs",
+        "_stored",
+    )
+
     def __init__(self, network: NetworkCore, node: ir.Node, inputs: Sequence[ITensor | None], **given: Any) -> None:
-        self._kind = node.op_type  # type: ignore[misc]  # of the node, not of the class
-        self._layer_type = _TYPES.get(node.op_type, LayerType.PLUGIN)  # type: ignore[misc]
-        self._shape_inputs = size_slots(node.op_type, node.domain)  # type: ignore[misc]
-        self._reads_only_shapes = reads_only_shape(node.op_type, node.domain)  # type: ignore[misc]
+        self._kind = node.op_type
+        self._layer_type = _TYPES.get(node.op_type, LayerType.PLUGIN)
+        self._shape_inputs = size_slots(node.op_type, node.domain)
+        self._reads_only_shapes = reads_only_shape(node.op_type, node.domain)
         super().__init__(network, [*inputs, *given["captured"].values()], num_outputs=len(node.outputs))
         self._node = node
         self._num_own = len(inputs)
@@ -93,7 +107,7 @@ class IOnnxNodeLayer(ILayer):
         self._body_constants: Sequence[ir.Value] = given["body_constants"]
         """Such constants that bodies read."""
         self._plugin_offset: int = given["plugin_offset"]
-        self._required_inputs = self._max_inputs  # type: ignore[misc]
+        self._required_inputs = self._max_inputs
 
     @property
     def type(self) -> Any:
@@ -107,6 +121,12 @@ class IOnnxNodeLayer(ILayer):
         if read is None:
             raise AttributeError(f"a layer that was read from a model has no '{name}'", name=name, obj=self)
         return read(self._node)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not hasattr(type(self), name) and name in PROPERTIES.get(self._layer_type, {}):
+            text = f"{name!r} of layer {self._name!r} cannot be set: the layer keeps a node of a model"
+            raise AttributeError(f"{text}\n  fix: add a layer of the network API in its place", name=name, obj=self)
+        super().__setattr__(name, value)
 
     @property
     def op_type(self) -> str:

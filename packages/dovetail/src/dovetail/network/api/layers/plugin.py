@@ -31,17 +31,21 @@ L = TypeVar("L", bound="IPluginV3Layer")
 class IPluginV3Layer(ILayer):
     """A custom layer; inputs are the device inputs, then the shape inputs."""
 
+    __slots__ = ("_entry", "_index", "_is_quick", "_shape_inputs")
+
     _layer_type = LayerType.PLUGIN_V3
-    _kind = "PluginV3_V3ONE"
 
     def __init__(self, network: NetworkCore, tensors: Sequence[ITensor], entry: PluginEntry, index: int) -> None:
         info = getattr(entry.handle.core, "interface_info", None)
-        if isinstance(info, InterfaceInfo) and "V3QUICK" in info.kind:
-            self._kind = "PluginV3_V3QUICK"  # type: ignore[misc]  # the default name has it
+        self._is_quick = isinstance(info, InterfaceInfo) and "V3QUICK" in info.kind
         super().__init__(network, tensors, num_outputs=entry.handle.num_outputs)
         self._entry = entry
         self._index = index
-        self._shape_inputs = frozenset(range(entry.num_inputs, len(tensors)))  # type: ignore[misc]
+        self._shape_inputs = frozenset(range(entry.num_inputs, len(tensors)))
+
+    @property
+    def _kind(self) -> str:  # type: ignore[override]  # the default name has it
+        return "PluginV3_V3QUICK" if self._is_quick else "PluginV3_V3ONE"
 
     @property
     def plugin(self) -> IPluginV3:
@@ -66,6 +70,8 @@ class IPluginV3Layer(ILayer):
 class IPluginV2Layer(IPluginV3Layer):
     """A custom layer of an older interface, run by the adapter that it brings."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.PLUGIN_V2
     _kind = "PluginV2"
 
@@ -85,6 +91,8 @@ def _rank_of(tensor: ITensor) -> int | None:
 
 class PluginLayers(NetworkCore):
     """The methods that add plugins."""
+
+    __slots__ = ()
 
     def add_plugin_v3(
         self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: IPluginV3

@@ -24,6 +24,8 @@ __all__ = ["IPoolingLayer", "PoolingLayers"]
 class IPoolingLayer(WindowLayer):
     """Slides a window over the input and joins what it sees."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.POOLING
     _kind = "Pooling"
 
@@ -71,6 +73,8 @@ class IPoolingLayer(WindowLayer):
 
 class PoolingLayers(NetworkCore):
     """The method that adds pooling."""
+
+    __slots__ = ()
 
     def add_pooling_nd(self, input: ITensor, type: PoolingType, window_size: Iterable[int]) -> IPoolingLayer:
         """Add a pooling layer; the stride is one until it is set."""

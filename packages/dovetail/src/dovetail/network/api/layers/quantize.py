@@ -30,6 +30,8 @@ _LARGEST: Final = {DataType.FP4: 6.0, DataType.FP8: 448.0, DataType.INT8: 127.0,
 class _ScaledLayer(ILayer):
     """A layer with a scale (input 1) and an optional zero point (input 2)."""
 
+    __slots__ = ()
+
     _input_names = ("input", "scale", "zero_point")
     _required_inputs = 2
 
@@ -114,6 +116,8 @@ def spread_scale(e: Emitter, x: ir.Value, scale: ir.Value, blocks: Sequence[int]
 class IQuantizeLayer(_ScaledLayer):
     """Divides by a scale and rounds to a narrow type."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.QUANTIZE
     _kind = "Quantize"
 
@@ -137,6 +141,8 @@ class IQuantizeLayer(_ScaledLayer):
 
 class IDequantizeLayer(_ScaledLayer):
     """Multiplies a narrow type by a scale."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.DEQUANTIZE
     _kind = "Dequantize"
@@ -163,6 +169,8 @@ class IDynamicQuantizeLayer(ILayer):
 
     The outputs are the quantized tensor and the scales. Input 1 is a scale for the scales, used when they are FP8.
     """
+
+    __slots__ = ()
 
     _layer_type = LayerType.DYNAMIC_QUANTIZE
     _kind = "DynamicQuantize"
@@ -248,6 +256,8 @@ def _block_maximum(e: Emitter, x: ir.Value, blocks: Sequence[int]) -> ir.Value:
 
 class QuantizeLayers(NetworkCore):
     """The methods that add quantization."""
+
+    __slots__ = ()
 
     def add_quantize(
         self,

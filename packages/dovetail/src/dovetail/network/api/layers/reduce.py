@@ -35,6 +35,8 @@ _INDEX_TYPE = data_type(DataType.INT32, DataType.INT64)
 class IReduceLayer(ILayer):
     """Joins the elements of some axes; NONE leaves the input as it is."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.REDUCE
     _kind = "Reduce"
 
@@ -56,6 +58,8 @@ class IReduceLayer(ILayer):
 
 class ITopKLayer(ILayer):
     """The k largest or smallest elements along an axis, and where they are. Input 1 takes the place of k."""
+
+    __slots__ = ()
 
     _layer_type = LayerType.TOPK
     _kind = "TopK"
@@ -86,6 +90,8 @@ class ITopKLayer(ILayer):
 class ICumulativeLayer(ILayer):
     """Sums up along an axis, which input 1 gives."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.CUMULATIVE
     _kind = "Cumulative"
     _input_names = ("input", "axis")
@@ -111,6 +117,8 @@ class ICumulativeLayer(ILayer):
 class INonZeroLayer(ILayer):
     """The positions of the elements that are not zero, as (rank, count)."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.NON_ZERO
     _kind = "NonZero"
 
@@ -126,6 +134,8 @@ class INonZeroLayer(ILayer):
 
 class ReduceLayers(NetworkCore):
     """The methods that add layers which look along axes."""
+
+    __slots__ = ()
 
     def add_reduce(self, input: ITensor, op: ReduceOperation, axes: int, keep_dims: bool) -> IReduceLayer:
         """Add a reduction over the axes of a bit mask."""

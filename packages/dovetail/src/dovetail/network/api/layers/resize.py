@@ -55,6 +55,8 @@ class IResizeLayer(ILayer):
     output is sampled from.
     """
 
+    __slots__ = ()
+
     _layer_type = LayerType.RESIZE
     _kind = "Resize"
     _input_names = ("input", "shape", "roi")
@@ -139,6 +141,8 @@ class IResizeLayer(ILayer):
 class IGridSampleLayer(ILayer):
     """Samples an image at the coordinates of a grid, which run from -1 to 1."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.GRID_SAMPLE
     _kind = "GridSample"
     _input_names = ("input", "grid")
@@ -176,6 +180,8 @@ class IGridSampleLayer(ILayer):
 
 class ResizeLayers(NetworkCore):
     """The methods that add layers which sample."""
+
+    __slots__ = ()
 
     def add_resize(self, input: ITensor) -> IResizeLayer:
         """Add a resize; set ``shape``, ``scales`` or input 1."""

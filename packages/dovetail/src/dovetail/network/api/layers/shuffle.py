@@ -34,6 +34,8 @@ __all__ = [
 class IShuffleLayer(ILayer):
     """Transposes, reshapes, and transposes again. Input 1 takes the place of ``reshape_dims``."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.SHUFFLE
     _kind = "Shuffle"
     _input_names = ("input", "reshape_dims")
@@ -132,6 +134,8 @@ class IShuffleLayer(ILayer):
 class IConcatenationLayer(ILayer):
     """Joins tensors along an axis."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.CONCATENATION
     _kind = "Concatenation"
 
@@ -179,6 +183,8 @@ class IConcatenationLayer(ILayer):
 class IPaddingLayer(ILayer):
     """Adds zeros around the last dimensions; a negative number cuts off."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.PADDING
     _kind = "Padding"
 
@@ -214,6 +220,8 @@ def _crop(e: Emitter, x: ir.Value, pre: list[int], post: list[int], axes: list[i
 class _AxesLayer(ILayer):
     """A layer whose second input, or a list given when it was added, names axes."""
 
+    __slots__ = ()
+
     _input_names = ("input", "axes")
     _shape_inputs = frozenset({1})
     _op: str
@@ -242,6 +250,8 @@ class _AxesLayer(ILayer):
 class ISqueezeLayer(_AxesLayer):
     """Removes dimensions of one."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.SQUEEZE
     _kind = "Squeeze"
     _op = "Squeeze"
@@ -256,6 +266,8 @@ class ISqueezeLayer(_AxesLayer):
 class IUnsqueezeLayer(_AxesLayer):
     """Inserts dimensions of one."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.UNSQUEEZE
     _kind = "Unsqueeze"
     _op = "Unsqueeze"
@@ -268,6 +280,8 @@ class IUnsqueezeLayer(_AxesLayer):
 
 class ShuffleLayers(NetworkCore):
     """The methods that add layers which rearrange."""
+
+    __slots__ = ()
 
     def add_shuffle(self, input: ITensor) -> IShuffleLayer:
         """Add a layer that transposes and reshapes as its properties say."""

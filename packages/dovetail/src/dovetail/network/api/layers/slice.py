@@ -33,6 +33,8 @@ class ISliceLayer(ILayer):
     the axes. A stride of 0 repeats one element.
     """
 
+    __slots__ = ()
+
     _layer_type = LayerType.SLICE
     _kind = "Slice"
     _input_names = ("input", "start", "shape", "stride", "fill", "axes")
@@ -226,6 +228,8 @@ def _reflect(e: Emitter, index: ir.Value, limit: ir.Value) -> ir.Value:
 
 class SliceLayers(NetworkCore):
     """The method that adds a slice."""
+
+    __slots__ = ()
 
     def add_slice(
         self,

@@ -24,6 +24,8 @@ __all__ = ["IAssertionLayer", "SpecialLayers"]
 class IAssertionLayer(ILayer):
     """Fails when its condition is false: when the network is built if it is known then, else when it runs."""
 
+    __slots__ = ()
+
     _layer_type = LayerType.ASSERTION
     _kind = "Assertion"
     _input_names = ("condition",)
@@ -47,6 +49,8 @@ class IAssertionLayer(ILayer):
 
 class SpecialLayers(NetworkCore):
     """The methods that add assertions, and those that refuse."""
+
+    __slots__ = ()
 
     def add_assertion(self, condition: ITensor, message: str) -> IAssertionLayer:
         """Add a check that fails with the message when any element of the condition is false."""

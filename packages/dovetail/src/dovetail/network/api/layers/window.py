@@ -21,6 +21,8 @@ __all__ = ["WindowLayer"]
 class WindowLayer(ILayer):
     """A layer whose window slides over the spatial dimensions, those after batch and channels."""
 
+    __slots__ = ()
+
     stride_nd = Property(dims(minimum=1), "The step of the window in each spatial dimension.")
     pre_padding = Property(dims(minimum=0), "Padding before each spatial dimension.")
     post_padding = Property(dims(minimum=0), "Padding after each spatial dimension.")
