@@ -123,6 +123,7 @@ class BuilderConfig(NoOpContext, StrictAttributes):
         "providers",
         "rival_inputs",
         "rivals",
+        "run_plugins",
         "strict",
         "tactic_timeout_s",
         "tells_unset_dims",
