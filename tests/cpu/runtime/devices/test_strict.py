@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dovetail.errors import DovetailError, PluginError, ProviderError
 from dovetail.plugin import as_array
 from dovetail.provider.interfaces import BindContext
 from dovetail.testing import HostDevice, HostDeviceArray, HostStream, host_device
+from dovetail.testing.host_clocks import HOST_CLOCK, Moment
 from tests.support.device_models import X as MATRIX
 from tests.support.device_models import build, chain, expected
 from tests.support.plugins import ScalePlugin
@@ -321,3 +323,23 @@ def test_a_block_that_could_not_grow_takes_its_bound_runs_with_it() -> None:
         with pytest.raises(ProviderError, match="no memory"):
             engine(np.resize(MATRIX, (1000, 8)))
         np.testing.assert_allclose(engine(MATRIX), expected(chain(), MATRIX), rtol=1e-6)
+
+
+def test_memory_is_freed_while_the_host_clock_is_updated() -> None:
+    """The garbage collector may close an engine at any point, also while the clock is locked."""
+    with host_device() as device:
+        stream = device.create_stream()
+        assert stream is not None
+        address = device.allocator.allocate(64, 256, 0)
+
+        class Known(dict[int, int]):
+            def items(self) -> Any:
+                device.allocator.deallocate_async(address, stream.handle)
+                return super().items()
+
+        moment = Moment(name="wait", stream=stream.handle, position=0, known=Known())
+        thread = threading.Thread(target=HOST_CLOCK.learn, args=(moment,), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        stream.synchronize()

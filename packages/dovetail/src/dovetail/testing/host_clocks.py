@@ -43,7 +43,7 @@ class HostClock:
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {_HOST: 0}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector closes engines, and frees memory, while it is held
 
     def is_open(self, stream: int) -> bool:
         """Whether work of a stream can still be under way."""
