@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dovetail
@@ -92,6 +93,73 @@ def test_a_failing_build_is_none_and_printed(method: str, capsys: pytest.Capture
     _Failing.fails_in = method
     assert _engine(logger) is None
     assert f"broken {method}" in "".join(logger.errors)
+
+
+class _OneTactic(_Failing):
+    formats = (dovetail.TensorFormat.LINEAR,)  # type: ignore[assignment]
+    tactics = ()  # type: ignore[assignment]
+
+
+def _build_one(logger: Any, plugin: Any) -> Any:
+    builder, network = make_network(logger)
+    x = network.add_input("x", trt.float32, (2,))
+    layer = network.add_plugin_v3(inputs=[x], shape_inputs=[], plugin=plugin)
+    layer.name = "the layer"
+    network.mark_output(layer.get_output(0))
+    return builder.build_serialized_network(network, builder.create_builder_config())
+
+
+def test_a_plugin_with_one_candidate_that_raises_gives_no_plan() -> None:
+    logger = KeptMessages()
+    _Failing.fails_in = "enqueue"
+    assert _build_one(logger, _OneTactic(2.0)) is None
+    text = "".join(logger.errors)
+    assert "layer 'the layer'" in text
+    assert "enqueue raised ValueError: broken enqueue" in text
+
+
+def test_a_plugin_that_writes_nothing_gives_no_plan() -> None:
+    class Silent(_OneTactic):
+        def enqueue(self, *arguments: Any) -> None:
+            pass
+
+    logger = KeptMessages()
+    assert _build_one(logger, Silent(2.0)) is None
+    assert "wrote none of its outputs" in "".join(logger.errors)
+
+
+def test_an_alias_without_the_preview_feature_gives_no_plan() -> None:
+    class InPlace(_OneTactic, dovetail.IPluginV3OneBuildV2):
+        def get_aliased_input(self, output_index: int) -> int:
+            return 0
+
+    logger = KeptMessages()
+    assert _build_one(logger, InPlace(2.0)) is None
+    assert "ALIASED_PLUGIN_IO_10_03" in "".join(logger.errors)
+
+
+@pytest.mark.parametrize(("declared", "value"), [("INT64", 7), ("INT64", 2**40), ("FLOAT16", 0.5), ("INT8", -3)])
+def test_the_parser_gives_fields_their_declared_types(declared: str, value: Any) -> None:
+    kind = trt.PluginFieldType[declared]
+    seen: list[Any] = []
+
+    class Creator(PlainCreator):
+        def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
+            seen.extend((field.type, field.size) for field in field_collection)
+            return _OneTactic(2.0)
+
+    builder, network = make_network(KeptMessages())
+    creator = Creator("Failing", _OneTactic)
+    creator.field_names = trt.PluginFieldCollection([trt.PluginField("k", None, kind)])
+    builder.get_plugin_registry().register_creator(creator, "")
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    )
+    model.graph.node[0].op_type = "Failing"
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("k", value))
+    parser = trt.OnnxParser(network, KeptMessages())
+    assert parser.parse(model.SerializeToString())
+    assert set(seen) == {(kind, 1)}
 
 
 def test_a_plugin_that_fails_at_once_is_not_added(capsys: pytest.CaptureFixture[str]) -> None:
