@@ -52,7 +52,7 @@ def make_field(name: str, value: Any, field_type: PluginFieldType) -> PluginFiel
             return make_text_field(name, texts or ())
         return PluginField(name, bytearray(_read_characters(name, value)), field_type)
     if texts is not None:
-        raise _refuse(name, value, field_type, "text is no number")
+        raise _refuse(name, value, field_type, "the type holds numbers")
     dtype = element_type(field_type)
     if isinstance(value, np.ndarray) and value.dtype == dtype and field_type is not PluginFieldType.UNKNOWN:
         return PluginField(name, value.reshape(-1).copy(), field_type)
@@ -60,7 +60,7 @@ def make_field(name: str, value: Any, field_type: PluginFieldType) -> PluginFiel
     if field_type is PluginFieldType.DIMS:
         return PluginField(name, _pack_shape(name, numbers), field_type)
     if dtype is None or field_type is PluginFieldType.UNKNOWN:
-        raise _refuse(name, value, field_type, "the type says nothing of numbers")
+        raise _refuse(name, value, field_type, "the type holds bytes")
     return PluginField(name, _convert(name, numbers, dtype, field_type), field_type)
 
 
@@ -118,7 +118,7 @@ def _read_characters(name: str, value: Any) -> bytes:
     """Bytes of an INT8 or UINT8 array."""
     if isinstance(value, np.ndarray) and value.dtype in (np.int8, np.uint8):
         return value.tobytes()
-    raise _refuse(name, value, PluginFieldType.CHAR, "numbers are no text")
+    raise _refuse(name, value, PluginFieldType.CHAR, "the type holds text")
 
 
 def _read_numbers(name: str, value: Any, field_type: PluginFieldType) -> Array:
@@ -126,7 +126,7 @@ def _read_numbers(name: str, value: Any, field_type: PluginFieldType) -> Array:
     try:
         array = np.atleast_1d(np.asarray(value)).reshape(-1)
     except (TypeError, ValueError, OverflowError):
-        raise _refuse(name, value, field_type, "it is no list of numbers") from None
+        raise _refuse(name, value, field_type, "the type holds numbers") from None
     if array.dtype.kind == "O" and all(type(item) is int for item in array):
         return array  # beyond 64 bits
     if array.dtype.kind in "biu":
@@ -135,7 +135,7 @@ def _read_numbers(name: str, value: Any, field_type: PluginFieldType) -> Array:
         return array.astype(np.float64)
     if array.dtype.name in ("int4", "uint4", "int2", "uint2"):
         return array.astype(np.int64)
-    raise _refuse(name, value, field_type, "it is no list of numbers")
+    raise _refuse(name, value, field_type, "the type holds numbers")
 
 
 def _convert(name: str, numbers: Array, dtype: np.dtype[Any], field_type: PluginFieldType) -> Array:
@@ -147,7 +147,11 @@ def _convert(name: str, numbers: Array, dtype: np.dtype[Any], field_type: Plugin
             fits = _fit_exactly(numbers, dtype) if is_real else _fit_range(numbers, dtype)
         if not fits.all():
             lost = numbers[~fits][0]
-            why = "it is no integer" if not is_real and numbers.dtype.kind == "f" and lost % 1 else "it does not fit"
+            why = (
+                "the type holds integers"
+                if not is_real and numbers.dtype.kind == "f" and lost % 1
+                else "it does not fit"
+            )
             raise _refuse(name, lost.item() if isinstance(lost, np.generic) else lost, field_type, why)
         if not is_real and numbers.dtype.kind in "fO":
             return np.array([int(number) for number in numbers], dtype)

@@ -448,7 +448,7 @@ class PluginHandle:
                 (logger or _LOGGER).log(Severity.ERROR, str(error))
 
     def describe_failure(self, method: str, error: BaseException) -> PluginError:
-        """Return the error to raise when a callback raised: a named error keeps what it expected and its fix."""
+        """Return the error to raise when a callback raised: a named error keeps its expectation and its fix."""
         where = f"{self.where}, {locate_error(error)}"
         fix = f"run `dovetail check` on the plugin to see the rule that {method} breaks"
         if not isinstance(error, DovetailError):

@@ -48,7 +48,7 @@ def choose_integers(layer: PluginLayer) -> tuple[int | None, ...]:
 
 
 def check_run(trial: PluginTrial, *, strict: bool = False, integers: Sequence[int | None] = (None,)) -> list[str]:
-    """Run a plugin once at the tuned shapes and check what it wrote; its results stay in the memory of the trial.
+    """Run a plugin once at the tuned shapes and check its writes; its results stay in the memory of the trial.
 
     Args:
         trial: The plugin with its formats, tactic and workspace size.

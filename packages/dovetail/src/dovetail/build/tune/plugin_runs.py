@@ -32,7 +32,7 @@ class PluginRunner:
         self._plugins = plugins
         self._is_enabled = is_enabled
         self._trials: list[PluginTrial] = []
-        """Plugins that ran. They are destroyed with the build, so that those that share a resource create it once."""
+        """Plugins that ran, destroyed at the end of the build, so that a shared resource is created once."""
 
     def close(self) -> None:
         """Destroy the plugins that ran."""

@@ -172,7 +172,7 @@ class PluginTuner:
         )
 
     def _compute(self, trial: PluginTrial) -> Result:
-        """Run a trial over fresh inputs, check what it wrote, and return its outputs."""
+        """Run a trial over fresh inputs, check its writes, and return its outputs."""
         for text in check_run(trial, strict=self._options.strict):
             self._logger.log(Severity.WARNING, f"layer '{trial.layer.name}', {trial.handle.where}: {text}")
         return trial.read_result()

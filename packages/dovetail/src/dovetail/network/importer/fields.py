@@ -57,7 +57,7 @@ def field_from_attribute(attribute: ir.Attr, declared: PluginFieldType) -> Plugi
         declared: The type that the creator names for the field.
 
     Raises:
-        ModelError: The attribute is no number, text or tensor, or the type cannot hold its value.
+        ModelError: The attribute is of a kind that no field has, or the type cannot hold the value.
     """
     name, kind = attribute.name, attribute.type
     value = _value_of(attribute)
