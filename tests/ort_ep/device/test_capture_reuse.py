@@ -86,7 +86,7 @@ def test_one_buffer_that_moves_is_noticed(device: DeviceInOrt, route: str, moved
 
 
 @ROUTES
-def test_outputs_that_onnxruntime_allocates_are_not_overwritten(device: DeviceInOrt, route: str) -> None:
+def test_results_of_earlier_runs_are_not_overwritten(device: DeviceInOrt, route: str) -> None:
     session = device.session(plain_model(), graph_capture="1", route=route)
     results = []
     for seed in range(4):
