@@ -3,7 +3,7 @@
 #   PYTHON   the interpreter to make the environment with       make test PYTHON=python3.13
 #   JOBS     how many processes the tests run in                make test JOBS=8
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
-#   MINUTES  how long to fuzz, TARGETS what (models plans files)  make fuzz MINUTES=60
+#   MINUTES  how long to fuzz, TARGETS what (models plans files cuda)  make fuzz MINUTES=60
 #   OPENVINO all, quick or off: tests of the OpenVINO provider  make test-all OPENVINO=off
 #   SHARD    a part of the tests on a GPU, such as 1/3          make test-gpu SHARD=1/3
 #   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
@@ -247,8 +247,9 @@ endif
 test-pythons: venv ## What may differ between versions of Python, on every one of this machine.
 	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
 
-fuzz: venv ## Fuzz models, plans and other files for MINUTES; counts and the corpus in tests/fuzz grow.
-	$(RUN) tests.fuzz $(MINUTES) $(TARGETS)
+fuzz: venv ## Fuzz models, plans, CUDA plans and other files for MINUTES; counts and the corpus in tests/fuzz grow.
+	@tools/provider_venv cuda $(CUDA_VENV) $(VENV)
+	$(CUDA_VENV)/bin/python -m tests.fuzz $(MINUTES) $(TARGETS)
 
 replay: venv ## Write what fixed models build to, and print the difference from BASE=; ARGS=--quick for a subset.
 	@[ "$(CUDA)" = off ] || tools/provider_venv cuda $(CUDA_VENV) $(VENV)

@@ -355,4 +355,34 @@ _READERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "json": _read_json,
 }
 
-TARGETS: Final[Mapping[str, FuzzTarget]] = {each.name: each for each in (ModelTarget(), PlanTarget(), FileTarget())}
+
+class CudaTarget(FuzzTarget):
+    """Plans and partitions of the CUDA provider, loaded and run on the fake driver, which checks every launch."""
+
+    name = "cuda"
+
+    def seeds(self) -> list[bytes]:
+        """Return the names of plans and of partitions."""
+        from tests.fuzz.cuda_plans import list_seeds
+
+        return list_seeds()
+
+    def mutate(self, data: bytes, rng: random.Random) -> bytes:
+        """Return a name with the number that its changes follow from."""
+        from tests.fuzz.cuda_plans import mutate_case
+
+        return mutate_case(data, rng)
+
+    def use(self, data: bytes, rng: random.Random) -> str:
+        """Change, load and run."""
+        from tests.fuzz.cuda_plans import run_case
+
+        outcome = run_case(data)
+        if "InternalError" in outcome:
+            raise AssertionError(outcome)
+        return outcome
+
+
+TARGETS: Final[Mapping[str, FuzzTarget]] = {
+    each.name: each for each in (ModelTarget(), PlanTarget(), FileTarget(), CudaTarget())
+}
