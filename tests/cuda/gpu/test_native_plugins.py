@@ -14,6 +14,7 @@ import onnx
 import pytest
 
 import dovetail as dt
+from dovetail.errors import PluginError
 from dovetail.plugin.registry import get_plugin_registry
 
 ROOT = Path(__file__).parents[3]
@@ -58,6 +59,11 @@ def test_a_plugin_runs_on_the_device(cuda: Any, loaded: Path, op: str) -> None:
     ]
     for _ in range(4):  # the first runs are launched, the others replayed
         np.testing.assert_allclose(engine(X), -3.0 * np.maximum(X, 0), rtol=1e-6)
+
+
+def test_cuda_code_is_refused_without_the_device_provider(cuda: Any, loaded: Path) -> None:
+    with pytest.raises(PluginError, match="contains CUDA code, and the plugin would run on the host"):
+        dt.compile(_make_model("CudaScale", 3.0), providers=["cpu"])
 
 
 def test_a_plan_carries_the_library(cuda: Any, loaded: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,27 @@ def test_a_plan_for_the_host_refuses_cuda_code_when_it_is_loaded(
         assert "WritesAll" in str(caught.value)
     finally:
         registry.deregister_library(library)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"), [("libcublas.so.12", True), ("libcudart.so.12", True), ("libm.so.6", False)]
+)
+def test_a_library_that_is_linked_with_one_of_cuda_is_refused(
+    compile_library: Compile, name: str, refused: bool
+) -> None:
+    needed = compile_library("future", f"-Wl,-soname,{name}")
+    kept = ctypes.CDLL(str(needed))  # the linker finds it by its name
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("device", "-Wl,--no-as-needed", str(needed)))
+    try:
+        if refused:
+            with pytest.raises(PluginError, match="contains CUDA code"):
+                dt.compile(make_model("WritesAll"))
+        else:
+            assert len(dt.compile(make_model("WritesAll"))(X)) == 2
+    finally:
+        registry.deregister_library(library)
+    assert kept is not None
 
 
 def run(op: str, element: str, **options: Any) -> Any:

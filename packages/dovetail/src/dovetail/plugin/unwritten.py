@@ -23,17 +23,17 @@ from dovetail.types import DataType, PluginTensorDesc
 
 __all__ = ["UNCHECKED_LAUNCH", "CheckedEnqueue", "can_check_outputs"]
 
-_NAN: Final = {
+_NAN: Final[dict[DataType, np.unsignedinteger[Any]]] = {
     DataType.FLOAT: np.uint32(0x7FC5A5A5),
     DataType.HALF: np.uint16(0x7EA5),
     DataType.BF16: np.uint16(0x7FE5),
     DataType.FP8: np.uint8(0x7F),
 }
-_INTEGERS: Final = {
+_INTEGERS: Final[dict[DataType, np.unsignedinteger[Any]]] = {
     DataType.INT32: np.uint32(0xA5A5A5A5),
     DataType.INT64: np.uint64(0xA5A5A5A5A5A5A5A5),
 }
-_BYTE: Final = np.uint8(0xA5)
+_BYTE: Final[np.unsignedinteger[Any]] = np.uint8(0xA5)
 _OTHER_BYTE: Final = np.uint8(0x5A)
 """Pattern of the second run, which tells untouched memory from a result that equals the first pattern."""
 UNCHECKED_LAUNCH: Final = (
@@ -46,9 +46,9 @@ UNCHECKED_LAUNCH: Final = (
 class _Filled(NamedTuple):
     """Memory of one output with its pattern."""
 
-    index: int
+    output: int
     memory: npt.NDArray[Any]
-    pattern: Any
+    pattern: np.unsignedinteger[Any]
     is_whole: bool
     """Whether every element must be written: false where only the run determines how many there are."""
 
@@ -147,6 +147,6 @@ class CheckedEnqueue:
         how_many = "no element" if is_none else f"{filled.memory.size - count} of {filled.memory.size} elements"
         self._logger.log(
             Severity.WARNING,
-            f"{self._handle.where}: enqueue wrote {how_many} of output {filled.index}; the others hold what the memory "
+            f"{self._handle.where}: enqueue wrote {how_many} of output {filled.output}; the others hold what the memory "
             "held before (in this run a pattern, NaN for floating-point types)",
         )

@@ -74,8 +74,15 @@ class _Header(NamedTuple):
     shstrndx: int
 
 
-def require_valid(path: Path, where: str) -> None:
-    """Raise for a library whose headers are damaged.
+def require_valid(path: Path, where: str) -> list[str]:
+    """Check the headers of a library.
+
+    Args:
+        path: The file.
+        where: What to call it in messages.
+
+    Returns:
+        The names of the libraries that it needs; none for a file that the linker rejects by its first bytes.
 
     Raises:
         PluginError: The file is cut short, or its headers contradict each other.
@@ -83,9 +90,9 @@ def require_valid(path: Path, where: str) -> None:
     data = np.memmap(path, np.uint8, "r").view(np.ndarray)
     head = data[: _HEADER.size].tobytes()
     if not head.startswith(_MAGIC):
-        return
+        return []
     try:
-        _Library(data, head).check()
+        return _Library(data, head).check()
     except Damage as damage:
         raise PluginError(
             damage.what, where=where, expected=damage.expected, got=damage.got, fix="copy it again, or build it again"
@@ -108,11 +115,11 @@ class _Library:
             has_sections and (header.shoff == 0) == (header.shnum == 0), "the section headers are damaged", header.shnum
         )
         self._loads = self._segments[self._segments["type"] == _LOAD]
-        self._strings: list[int] = []
-        """Offsets of the strings that the dynamic section names."""
+        self._strings: list[tuple[int, int]] = []
+        """Tags and offsets of the strings that the dynamic section names."""
 
-    def check(self) -> None:
-        """Check everything that the linker reads before it runs code of the library."""
+    def check(self) -> list[str]:
+        """Check everything that the linker reads before it runs code, and return the names of needed libraries."""
         self._check_loads()
         for segment in self._segments:
             self._check_segment(segment)
@@ -122,7 +129,7 @@ class _Library:
         self._locate(self._header.phoff, SEGMENT.itemsize * self._header.phnum, "the program headers", by_offset=True)
         for section in self._sections:
             self._check_section(section)
-        self._check_dynamic(dict(self._read_dynamic()))
+        return self._check_dynamic(dict(self._read_dynamic()))
 
     def _read(self, dtype: np.dtype[Any], offset: int, count: int) -> npt.NDArray[Any]:
         self._require_bytes(offset + count * dtype.itemsize)
@@ -232,10 +239,10 @@ class _Library:
             seen.add(tag)
             yield tag, value
             if tag in STRING_TAGS:
-                self._strings.append(value)
+                self._strings.append((tag, value))
         raise Damage(what, expected="an entry DT_NULL at its end", got="none")
 
-    def _check_dynamic(self, tags: dict[int, int]) -> None:
+    def _check_dynamic(self, tags: dict[int, int]) -> list[str]:
         what = "the dynamic section is damaged"
         for tag in REQUIRED_TAGS:
             _require(tag in tags, what, f"no entry {tag.name}")
@@ -247,9 +254,12 @@ class _Library:
                 self._check_address(tag, tags[tag], tags[SIZES_OF_TAGS[tag]] if tag in SIZES_OF_TAGS else 1)
         strings = self.view(tags[Tag.STRTAB], tags[Tag.STRSZ], what)
         _require(len(strings) > 0 and strings[0] == strings[-1] == 0, what, "a table of strings without its ends")
-        _require(all(offset < len(strings) for offset in self._strings), what, "a string outside of its table")
+        _require(all(offset < len(strings) for _, offset in self._strings), what, "a string outside of its table")
         num_symbols = check_symbols(self.view, tags, len(strings), self._count_symbols(tags))
         check_relocations(self.view, self._writable, tags, num_symbols)
+        text = strings.tobytes()
+        needed = [offset for tag, offset in self._strings if tag == Tag.NEEDED]
+        return [text[offset : text.index(0, offset)].decode(errors="replace") for offset in needed]
 
     def _check_named(self, tags: dict[int, int]) -> None:
         """Check that an entry names each section that the linker finds by one."""

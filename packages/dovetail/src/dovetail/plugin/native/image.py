@@ -40,7 +40,21 @@ _lock: Final = threading.RLock()
 
 
 _CUDA: Final = (b".nvFatBinSegment", b"libcudart.so")
-"""What a library has in it that was compiled with kernels for CUDA, or is linked with its run time."""
+"""Contents of libraries with kernels that nvcc compiled, or linked with the CUDA runtime."""
+_CUDA_LIBRARIES: Final = (
+    "libcuda.so",
+    "libcudart.so",
+    "libcublas",
+    "libcudnn",
+    "libcufft",
+    "libcurand",
+    "libcusolver",
+    "libcusparse",
+    "libcutensor",
+    "libnccl",
+    "libnpp",
+)
+"""Beginnings of the names of needed libraries whose functions expect addresses of a CUDA device."""
 
 
 class NativeImage:
@@ -106,7 +120,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=where, fix="check the path")
     _require_entry(path, where)
-    require_valid(path, where)
+    needed = require_valid(path, where)
     with _lock:
         earlier = find_object(str(path))
         try:
@@ -118,7 +132,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
                 close_object(earlier)
         known = _open.get(library._handle)
         if known is None:
-            image = _admit(library, where, uses_cuda=_contains_any(path, _CUDA))
+            image = _admit(library, where, uses_cuda=_uses_cuda(path, needed))
             if earlier is None:
                 _claim_registrations(image)
             return image
@@ -143,7 +157,8 @@ def find_loaded_image(file: str) -> NativeImage | None:
         if known is None:
             path = Path(file or sys.executable)
             library = ctypes.CDLL(None, handle=handle)
-            return _admit(library, str(path), uses_cuda=path.is_file() and _contains_any(path, _CUDA))
+            needed = require_valid(path, str(path)) if file and path.is_file() else []
+            return _admit(library, str(path), uses_cuda=path.is_file() and _uses_cuda(path, needed))
     close_object(handle)  # it was counted once more
     return known
 
@@ -180,6 +195,11 @@ def _require_entry(path: Path, where: str) -> None:
 def _contains_any(path: Path, words: Sequence[bytes]) -> bool:
     with open_regular(path, follow=True) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         return any(contents.find(word) >= 0 for word in words)
+
+
+def _uses_cuda(path: Path, needed: Sequence[str]) -> bool:
+    """True if a library contains CUDA code or needs a library that works with addresses of a CUDA device."""
+    return _contains_any(path, _CUDA) or any(name.startswith(_CUDA_LIBRARIES) for name in needed)
 
 
 def _explain_foreign(path: str, found: str) -> ForeignLibraryError:
