@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dovetail.build.tune.trial import PluginLayer, PluginTrial
 from dovetail.errors import PluginError, ResourceError
 from dovetail.formats import packed_shape, unpack
-from dovetail.plugin.unwritten import UNCHECKED_LAUNCH, can_check_outputs
+from dovetail.plugin.native.unwritten import UNCHECKED_LAUNCH, can_check_outputs
 from dovetail.tensors import TensorSpec
 from dovetail.types import DataType
 

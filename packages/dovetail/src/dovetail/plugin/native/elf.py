@@ -55,7 +55,7 @@ _NO_BITS: Final = 8
 _STRINGS: Final = 3
 
 
-class _Header(NamedTuple):
+class _FileHeader(NamedTuple):
     """The fields of the file header, by their names in the ELF specification without ``e_``."""
 
     ident: bytes
@@ -92,20 +92,20 @@ def require_valid(path: Path, where: str) -> list[str]:
     if not head.startswith(_MAGIC):
         return []
     try:
-        return _Library(data, head).check()
+        return _ElfFile(data, head).check()
     except Damage as damage:
         raise PluginError(
             damage.what, where=where, expected=damage.expected, got=damage.got, fix="copy it again, or build it again"
         ) from None
 
 
-class _Library:
+class _ElfFile:
     """The headers of one file."""
 
     def __init__(self, data: npt.NDArray[np.uint8], head: bytes) -> None:
         self._data = data
         self._require_bytes(_HEADER.size)
-        self._header = header = _Header._make(_HEADER.unpack(head))
+        self._header = header = _FileHeader._make(_HEADER.unpack(head))
         kinds = (header.type, header.version, header.ehsize, header.phentsize)
         _require(kinds == (_SHARED_OBJECT, 1, _HEADER.size, SEGMENT.itemsize), "the file header is damaged", kinds)
         self._segments = self._read(SEGMENT, header.phoff, header.phnum)

@@ -18,7 +18,7 @@ from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import APILanguage, PluginCapabilityType
-from dovetail.plugin.unwritten import CheckedEnqueue, can_check_outputs
+from dovetail.plugin.native.unwritten import CheckedEnqueue, can_check_outputs
 from dovetail.provider.interfaces import Provider
 from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock

@@ -43,7 +43,7 @@ UNCHECKED_LAUNCH: Final = (
 """Fix for a C++ plugin on the host that writes nothing."""
 
 
-class _Filled(NamedTuple):
+class _FilledOutput(NamedTuple):
     """Memory of one output with its pattern."""
 
     output: int
@@ -113,7 +113,7 @@ class CheckedEnqueue:
             self._warn(each)
         return status
 
-    def _fill(self, index: int, address: int) -> _Filled | None:
+    def _fill(self, index: int, address: int) -> _FilledOutput | None:
         desc = self._descs[index]
         is_dynamic = any(size < 0 for size in desc.dims)
         count = desc.room if is_dynamic else math.prod(packed_shape(desc.dims, desc.format))
@@ -123,9 +123,9 @@ class CheckedEnqueue:
             return None
         memory = np.frombuffer((ctypes.c_char * size_bytes).from_address(address), pattern.dtype)
         memory.fill(pattern)
-        return _Filled(index, memory, pattern, not is_dynamic and pattern is not _BYTE)
+        return _FilledOutput(index, memory, pattern, not is_dynamic and pattern is not _BYTE)
 
-    def _run_again(self, enqueue: Callable[[], Any], checked: Sequence[_Filled]) -> Any:
+    def _run_again(self, enqueue: Callable[[], Any], checked: Sequence[_FilledOutput]) -> Any:
         """Run over another pattern: a small result may equal the first one."""
         for each in checked:
             each.memory.view(np.uint8).fill(_OTHER_BYTE)
@@ -139,7 +139,7 @@ class CheckedEnqueue:
             fix=UNCHECKED_LAUNCH,
         )
 
-    def _warn(self, filled: _Filled) -> None:
+    def _warn(self, filled: _FilledOutput) -> None:
         count = filled.num_untouched
         is_none = count == filled.memory.size and (filled.pattern.dtype.itemsize > 1 or count > 4)
         if not is_none and not (count and filled.is_whole):
@@ -147,6 +147,6 @@ class CheckedEnqueue:
         how_many = "no element" if is_none else f"{filled.memory.size - count} of {filled.memory.size} elements"
         self._logger.log(
             Severity.WARNING,
-            f"{self._handle.where}: enqueue wrote {how_many} of output {filled.output}; the others hold what the memory "
-            "held before (in this run a pattern, NaN for floating-point types)",
+            f"{self._handle.where}: enqueue wrote {how_many} of output {filled.output}; the rest keeps the contents "
+            "of the memory (in this run a pattern, NaN for floating-point types)",
         )
