@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import DovetailError, PluginError
-from dovetail.plugin.native.elf import require_valid
+from dovetail.plugin.native.elf.headers import require_valid
 from dovetail.plugin.registry import PluginRegistry
 from tests.support.native_libraries import Compile
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Logger, Severity
-from dovetail.plugin.native.elf import require_valid
+from dovetail.plugin.native.elf.headers import require_valid
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
     NativeDims,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import PluginError
-from dovetail.plugin.native.elf_tables import (
+from dovetail.plugin.native.elf.tables import (
     ADDRESS_TAGS,
     DYNAMIC,
     PAIRED_TAGS,

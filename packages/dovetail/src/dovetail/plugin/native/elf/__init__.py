@@ -1,0 +1,1 @@
+"""ELF files: validation of their headers before the dynamic linker maps them."""
