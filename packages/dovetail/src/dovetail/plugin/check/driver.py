@@ -151,6 +151,15 @@ class CheckedPlugin(PluginLives):
         if self.memory_difference:
             raise Blocked("a run depends on the one before, see R47")
 
+    @property
+    def depends_on_earlier_runs(self) -> bool:
+        """Whether runs of one object influence each other, which R47 and R64 report."""
+        try:
+            self.require_stateless()
+        except Blocked:
+            return True
+        return False
+
     @Evidence
     def has_working_attach(self) -> bool:
         """That ``attach_to_context`` gives new objects; the rules about attached objects need it."""

@@ -15,6 +15,7 @@ from dovetail.plugin.check.lifecycle import Prepared
 
 if TYPE_CHECKING:
     from dovetail.plugin.check.driver import CheckedPlugin
+    from dovetail.plugin.check.lives import Cell
 
 __all__ = ["find_memory_difference"]
 
@@ -22,6 +23,8 @@ _LEAST_RUNS: Final = 20
 _MOST_RUNS: Final = 300
 _MORE_RUNS_S: Final = 0.5
 """After the least number of runs there are more only for so long, on the clock of the thread: others may be busy."""
+_LEFT_RUNS: Final = 2
+"""Runs over memory that an earlier run left: a plugin may clear it every second time."""
 _PLACES: Final = {"first": 0.0, "middle": 0.5, "last": 1.0}
 
 
@@ -37,6 +40,10 @@ def find_memory_difference(subject: CheckedPlugin) -> str | None:
     found = disagreement(prepared.run(case), first)
     if found:
         return f"inputs A, then B, then A again: {found} the first time"
+    for cell in subject.all_cells:
+        found = _find_in_left_memory(cell)
+        if found:
+            return f"{cell.describe()}: {found}"
     return (
         _find_after_many(subject, prepared, first)
         or _find_in_same_memory(subject, expected)
@@ -62,6 +69,23 @@ def _find_after_many(subject: CheckedPlugin, prepared: Prepared, first: Run) -> 
             return f"inputs A, {number} times more: {raised}"
         if found:
             return f"inputs A, {number} times more: {found} the first time"
+    return None
+
+
+def _find_in_left_memory(cell: Cell) -> str | None:
+    """Compare runs of one object over outputs and a workspace that its last run left with a run of a new object."""
+    prepared = cell.life.prepare(formats=cell.formats, tactic=cell.tactic)
+    prepared.reshape(cell.case)
+    bench = prepared.bench(cell.case)
+    prepared.run_bench(bench, cell.case)
+    for number in range(2, 2 + _LEFT_RUNS):
+        words = f"run {number} of one object, with outputs and workspace as run {number - 1} left them"
+        try:
+            found = disagreement(prepared.run_again(bench, cell.case), cell.first)
+        except CallbackRaised as raised:
+            return f"{words}: {raised}"
+        if found:
+            return f"{words}: {found} on a new object"
     return None
 
 

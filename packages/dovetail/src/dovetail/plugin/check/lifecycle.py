@@ -21,7 +21,7 @@ from dovetail.plugin.check.evidence import Evidence, Log
 from dovetail.plugin.check.host.calls import CallbackRaised, call, journal, read
 from dovetail.plugin.check.host.descriptors import Combination, Descriptors
 from dovetail.plugin.check.host.device_memory import CheckedDevice
-from dovetail.plugin.check.host.hostile import FILL_A, Fill, HostContext, HostExprBuilder
+from dovetail.plugin.check.host.hostile import FILL_A, Fill, GuardedBuffer, HostContext, HostExprBuilder
 from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.host.proposals import Choice, FormatAnswer, FormatSearch, ask, search
 from dovetail.plugin.check.host.runs import Run, RunBench
@@ -348,9 +348,20 @@ class Prepared:
         fill: Fill = FILL_A,
         is_workspace_null: bool = False,
         is_aliased: bool = True,
+        workspace: GuardedBuffer | None = None,
         arrays: Sequence[npt.NDArray[Any]] | None = None,
     ) -> RunBench:
-        """Lay out the memory of a run; another ``variant`` has other numbers in the inputs."""
+        """Lay out the memory of a run.
+
+        Args:
+            case: The shapes of the inputs.
+            variant: Selects the numbers in the inputs.
+            fill: Contents of outputs and workspace.
+            is_workspace_null: Whether the plugin gets a null pointer for the workspace.
+            is_aliased: Whether aliased outputs share the memory of their inputs.
+            workspace: The workspace of another run, as it was left; None for new memory.
+            arrays: The inputs, instead of made-up ones.
+        """
         life = self.life
         input_descs, output_descs = life.descriptors.for_run(self.formats, case)
         if arrays is None:
@@ -366,6 +377,7 @@ class Prepared:
                 fill=fill,
                 is_workspace_null=is_workspace_null,
                 device=life.device,
+                shared_workspace=workspace,
             )
         except MemoryError:
             raise Blocked(f"there is no memory for a run with a workspace of {self.workspace_bytes} bytes") from None
@@ -386,6 +398,29 @@ class Prepared:
         run = self.collect(bench, case)
         self.life.memory.keep(bench, self.describe(case))
         return run
+
+    def run_again(self, bench: RunBench, case: Case, *, fill: Fill | None = None) -> Run:
+        """Run once more on memory of an earlier run, with its inputs.
+
+        Args:
+            bench: The memory.
+            case: The shapes of the inputs.
+            fill: Contents of outputs and workspace; None leaves both as the earlier run did.
+        """
+        self.life.memory.drop(bench)
+        bench.restore(fill)
+        return self.run_bench(bench, case)
+
+    def run_over(self, workspace: GuardedBuffer, case: Case, *, variant: int = 0) -> Run:
+        """Run once with the workspace of other runs, as they left it."""
+        bench = self.bench(case, variant=variant, workspace=workspace)
+        run = self.run_bench(bench, case)
+        self.life.memory.drop(bench)  # the next run may write the workspace
+        return run
+
+    def new_workspace(self) -> GuardedBuffer:
+        """Allocate a workspace for runs that share it."""
+        return GuardedBuffer("the workspace", self.workspace_bytes, fill=FILL_A.workspace, device=self.life.device)
 
     def collect(self, bench: RunBench, case: Case) -> Run:
         """What a run left behind; sizes outside their bounds are cut so that the arrays can be read."""

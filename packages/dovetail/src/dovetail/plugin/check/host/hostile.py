@@ -24,7 +24,18 @@ from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
-__all__ = ["FILL_A", "FILL_B", "FILL_NAN", "Fill", "ForbiddenDesc", "GuardedBuffer", "HostContext", "HostExprBuilder"]
+__all__ = [
+    "FILL_A",
+    "FILL_B",
+    "FILL_NAN",
+    "LATER_FILLS",
+    "MORE_FILLS",
+    "Fill",
+    "ForbiddenDesc",
+    "GuardedBuffer",
+    "HostContext",
+    "HostExprBuilder",
+]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -42,11 +53,16 @@ class Fill:
     guards: int
 
 
-# The two patterns differ in every bit, and neither is a NaN in a floating-point type that has one.
-FILL_A: Final = Fill(0xA5, 0x96, 0)
-FILL_B: Final = Fill(0x5A, 0x69, 1)
+# The two patterns differ in every bit, and neither is a NaN in a floating-point type that has one. Read as a number of
+# any floating-point type, each is neither close to zero nor huge: a sum that starts from it differs visibly.
+FILL_A: Final = Fill(0xC1, 0xBF, 0)
+FILL_B: Final = Fill(0x3E, 0x40, 1)
 # NaN in every floating-point type that has one: what survives a multiplication by zero.
 FILL_NAN: Final = Fill(0xFF, 0xFF, 0)
+LATER_FILLS: Final = (FILL_NAN, FILL_B)
+"""Contents of outputs and workspace before the second and later runs of an object."""
+MORE_FILLS: Final = tuple(Fill(byte, byte, 0) for byte in (0x00, 0x01, 0x7F, 0x80))
+"""Further contents for the main run: zeros, small integers, and values with one bit set in each byte."""
 
 
 class GuardedBuffer:

@@ -76,6 +76,8 @@ class RunBench:
     is_workspace_null: bool = False
     device: CheckedDevice | None = None
     """Where the plugin gets its addresses and its stream; None for the host."""
+    shared_workspace: GuardedBuffer | None = None
+    """The workspace of other runs, as they left it; None for new memory."""
     inputs: list[GuardedBuffer] = field(init=False)
     outputs: list[GuardedBuffer] = field(init=False)
     workspace: GuardedBuffer = field(init=False)
@@ -91,7 +93,7 @@ class RunBench:
             buffer.body[...] = raw
             self.inputs.append(buffer)
         self.outputs = [self._output(index) for index in range(len(self.output_descs))]
-        self.workspace = GuardedBuffer(
+        self.workspace = self.shared_workspace or GuardedBuffer(
             "the workspace", self.workspace_bytes, fill=self.fill.workspace, device=self.device
         )
 
@@ -157,14 +159,24 @@ class RunBench:
         )
 
     def refill(self, other: RunBench) -> None:
-        """Put the inputs of another run in the place of these, and make the rest as it was before the run."""
-        self.workspace.body[...] = self.fill.workspace
+        """Replace the inputs by those of another run, and fill outputs and workspace as before the run."""
         self.originals = other.originals
-        for buffer, raw in zip(self.inputs, other.originals, strict=True):
+        self.restore(self.fill)
+
+    def restore(self, fill: Fill | None) -> None:
+        """Restore the inputs for another run.
+
+        Args:
+            fill: Contents of outputs and workspace; None leaves both as the last run did.
+        """
+        for buffer, raw in zip(self.inputs, self.originals, strict=True):
             buffer.body[...] = raw
+        if fill is None:
+            return
+        self.workspace.body[...] = fill.workspace
         for buffer, alias in zip(self.outputs, self.aliases, strict=True):
             if alias < 0:
-                buffer.body[...] = self.fill.outputs
+                buffer.body[...] = fill.outputs
 
     def overwrite(self) -> None:
         """Change every byte of inputs and outputs, as memory is that others use by now."""

@@ -79,6 +79,7 @@ def judge_shape_change(subject: CheckedPlugin) -> str:
         for after in cases:
             if before != after and before in expected and after in expected:
                 _require_same_after(subject, before, after, expected[after])
+                _require_same_back(subject, before, after, expected[before])
     return f"{len(cases)} cases, in both orders"
 
 
@@ -86,10 +87,11 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
     words = f"shapes changed from {', '.join(map(str, before))} to {', '.join(map(str, after))}"
     prepared = subject.life.prepare()
     prepared.reshape(before)
-    prepared.run(before)
+    workspace = prepared.new_workspace()
+    prepared.run_over(workspace, before)
     try:
         prepared.reshape(after)
-        run = prepared.run(after)
+        run = prepared.run_over(workspace, after)
     except CallbackRaised as raised:
         raise Broken(f"{words}: {raised}") from None
     found = disagreement(run, expected)
@@ -100,6 +102,22 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
     for text in (*run.damage, run.workspace_damage):
         if text and was_clean:
             raise Broken(f"{words}: enqueue wrote {text}")
+
+
+def _require_same_back(subject: CheckedPlugin, case: Case, other: Case, expected: Run) -> None:
+    """Run a case before and after another one, all in one workspace that is never cleared."""
+    prepared = subject.life.prepare()
+    workspace = prepared.new_workspace()
+    words = f"shapes changed from {', '.join(map(str, case))} to {', '.join(map(str, other))} and back"
+    try:
+        for each in (case, other, case):
+            prepared.reshape(each)
+            run = prepared.run_over(workspace, each)
+    except CallbackRaised as raised:
+        raise Broken(f"{words}: {raised}") from None
+    found = disagreement(run, expected)
+    if found:
+        raise Broken(f"{words}: {found} on a new object")
 
 
 @rule(

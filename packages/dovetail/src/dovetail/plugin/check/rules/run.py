@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dovetail.plugin.check.driver import Cell, CheckedPlugin, run_new
 from dovetail.plugin.check.host.calls import CallbackRaised
-from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, FILL_NAN, Fill
+from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, FILL_NAN, LATER_FILLS, MORE_FILLS, Fill
 from dovetail.plugin.check.host.runs import Run, disagreement, unwritten
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.rules import Blocked, Broken, NotApplicable
@@ -19,6 +19,7 @@ from dovetail.types import DataType
 __all__: list[str] = []
 
 _NAN_FIX: Final = "assign instead of clearing by a multiplication with zero, which leaves NaN as it is"
+_LATER_FIX: Final = "clear the outputs and the workspace in every run: other layers use the memory between two runs"
 _TELLING_NUMBERS: Final = (-1, 0, 1)
 _RUN_CALLBACKS: Final = frozenset({"set_tactic", "on_shape_change", "enqueue"})
 
@@ -138,7 +139,7 @@ def judge_unwritten(subject: CheckedPlugin) -> None:
     compares=True,
 )
 def judge_garbage(subject: CheckedPlugin) -> None:
-    """Compare runs with different bytes in outputs and workspace."""
+    """Compare runs with different bytes in outputs and workspace, first runs and later ones of an object."""
     subject.require_repeatable()
     if any(unwritten(cell.first, cell.second) for cell in subject.all_cells):
         raise Blocked("not every element is written, see R44")
@@ -151,6 +152,26 @@ def judge_garbage(subject: CheckedPlugin) -> None:
         found = disagreement(run, cell.first)
         if found:
             raise Broken(f"{cell.describe()}: with NaN in outputs and workspace before, {found}", fix=_NAN_FIX)
+    if not subject.depends_on_earlier_runs:
+        for cell in subject.all_cells:
+            _judge_later_runs(cell, LATER_FILLS)
+        _judge_later_runs(subject.main_cell, MORE_FILLS)
+
+
+def _judge_later_runs(cell: Cell, fills: Sequence[Fill]) -> None:
+    """Run one object several times in the same memory, with other bytes in outputs and workspace before each run."""
+    prepared = cell.life.prepare(formats=cell.formats, tactic=cell.tactic)
+    prepared.reshape(cell.case)
+    bench = prepared.bench(cell.case)
+    prepared.run_bench(bench, cell.case)
+    for number, fill in enumerate(fills, 2):
+        words = f"run {number} of one object, with bytes 0x{fill.workspace:02X} in outputs and workspace before"
+        try:
+            found = disagreement(prepared.run_again(bench, cell.case, fill=fill), cell.first)
+        except CallbackRaised as raised:
+            raise Broken(f"{cell.describe()}: {words}: {raised}") from None
+        if found:
+            raise Broken(f"{cell.describe()}: {words}: {found} on a new object", fix=_LATER_FIX)
 
 
 @rule(

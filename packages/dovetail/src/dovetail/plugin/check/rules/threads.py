@@ -14,6 +14,7 @@ from dovetail.plugin.check.cases.field_values import copy_fields
 from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
 from dovetail.plugin.check.host.calls import LIBRARY_FOLDERS, CallbackRaised, call
+from dovetail.plugin.check.host.hostile import GuardedBuffer
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
@@ -54,13 +55,13 @@ def _find_interleaving_fault(subject: CheckedPlugin) -> str | None:
     _ = subject.has_working_attach
     subject.require_stateless()
     for cases in _pairs_of_cases(subject):
-        found = _interleave(subject, cases)
+        found = _interleave(subject, cases) or _interleave(subject, cases, is_workspace_shared=True)
         if found:
             return found
     return None
 
 
-def _interleave(subject: CheckedPlugin, cases: Sequence[Case]) -> str | None:
+def _interleave(subject: CheckedPlugin, cases: Sequence[Case], *, is_workspace_shared: bool = False) -> str | None:
     """Reshape one context, then the other, then run them in turns."""
     life = subject.life
     expected = [_run_alone(life, case, variant) for variant, case in enumerate(cases)]
@@ -68,10 +69,15 @@ def _interleave(subject: CheckedPlugin, cases: Sequence[Case]) -> str | None:
     pair = [life.prepare(source=original) for _ in cases]
     for prepared, case in zip(pair, cases, strict=True):
         prepared.reshape(case)
+    workspace = pair[0].new_workspace() if is_workspace_shared else None
+    shared = " in one workspace" if is_workspace_shared else ""
     for number in (0, 1, 0, 1):
-        words = f"context {number + 1} with another context beside it, {_words(cases)}"
+        words = f"context {number + 1} with another context beside it{shared}, {_words(cases)}"
         try:
-            run = pair[number].run(cases[number], variant=number)
+            if workspace is None:
+                run = pair[number].run(cases[number], variant=number)
+            else:
+                run = pair[number].run_over(workspace, cases[number], variant=number)
         except CallbackRaised as raised:
             return f"{words}: {raised}"
         found = disagreement(run, expected[number])
@@ -114,10 +120,15 @@ def judge_layers(subject: CheckedPlugin) -> None:
     cell, life = subject.main_cell, subject.life
     prepared = life.prepare()
     prepared.reshape(cell.case)
-    other = _run_other(subject, cell, subject.other_fields)
-    found = disagreement(prepared.run(cell.case), cell.first)
+    workspace = prepared.new_workspace()
+    other = _run_other(subject, cell, subject.other_fields, workspace)
+    found = disagreement(prepared.run_over(workspace, cell.case), cell.first)
     if found:
         raise Broken(f"with another layer beside it, whose fields are others: {found} alone")
+    _run_other(subject, cell, subject.other_fields, workspace)
+    found = disagreement(prepared.run_over(workspace, cell.case), cell.first)
+    if found:
+        raise Broken(f"after another layer in the same workspace, whose fields are others: {found} alone")
     alone = subject.ask_fresh(cell, fields=subject.other_fields)
     if other is not None and not alone.raised and alone.shapes == other.shapes:
         found = disagreement(other, alone.as_run(other))
@@ -125,14 +136,19 @@ def judge_layers(subject: CheckedPlugin) -> None:
             raise Broken(f"a layer with other fields, after this one: {found} in a new process")
 
 
-def _run_other(subject: CheckedPlugin, cell: Cell, fields: PluginFieldCollection) -> Run | None:
-    """A run with the other fields; None where the plugin refuses the same inputs with them."""
+def _run_other(
+    subject: CheckedPlugin, cell: Cell, fields: PluginFieldCollection, workspace: GuardedBuffer
+) -> Run | None:
+    """Run a layer with other fields; None where it rejects the inputs or needs another workspace."""
     kept, subject.fields = subject.fields, copy_fields(fields)
     life = subject.life.with_problem(subject.life.problem)
     try:
         prepared = life.prepare(tactic=cell.tactic)
         prepared.reshape(cell.case)
-        return prepared.run(cell.case) if prepared.formats == cell.formats else None
+        if prepared.formats != cell.formats:
+            return None
+        has_space = prepared.workspace_bytes <= workspace.body.size
+        return prepared.run_over(workspace, cell.case) if has_space else prepared.run(cell.case)
     except (Blocked, CallbackRaised):
         return None
     finally:
