@@ -7,7 +7,7 @@ element type. Clearing in every run is the only correct condition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ ELEMENTS = {"float32": np.float32, "float16": np.float16, "float64": np.float64,
 class Accumulates(Layer):
     """y = gain * x, over a sum that is kept in the workspace or in the output."""
 
-    FIELDS = {"gain": (PluginFieldType.FLOAT32, 1.0)}
+    FIELDS: ClassVar[Any] = {"gain": (PluginFieldType.FLOAT32, 1.0)}
     element: Any = np.float32
     when: str = "always"
     uses_output = False
@@ -116,7 +116,7 @@ def test_memory_that_is_cleared_in_every_run_is_not_reported(element: str, *, us
 class TabledOnce(Layer):
     """y = x * table, whose table is written to the workspace under a condition."""
 
-    FIELDS = {"gain": (PluginFieldType.FLOAT32, 1.5)}
+    FIELDS: ClassVar[Any] = {"gain": (PluginFieldType.FLOAT32, 1.5)}
     must_write: Callable[[Any, Any], bool] = staticmethod(lambda self, mark: True)
 
     def __init__(self, **fields: Any) -> None:

@@ -11,7 +11,7 @@ from dovetail.plugin.check.evidence import Evidence
 from dovetail.plugin.check.history import find_memory_difference
 from dovetail.plugin.check.host.calls import CallbackRaised, read
 from dovetail.plugin.check.host.descriptors import Combination
-from dovetail.plugin.check.host.runs import disagreement, find_gaps
+from dovetail.plugin.check.host.runs import disagreement, find_gaps, unwritten
 from dovetail.plugin.check.lifecycle import Prepared
 from dovetail.plugin.check.lives import Cell, PluginLives, run_new
 from dovetail.plugin.check.plugin_object import Specimen
@@ -150,6 +150,13 @@ class CheckedPlugin(PluginLives):
         """Block a rule that runs one object several times when the runs influence each other anyway."""
         if self.memory_difference:
             raise Blocked("a run depends on the one before, see R47")
+
+    @Evidence
+    def depends_on_garbage(self) -> bool:
+        """Whether first runs differ with the bytes in outputs and workspace, which R44 and R45 report."""
+        return any(
+            unwritten(cell.first, cell.second) or disagreement(cell.second, cell.first) for cell in self.all_cells
+        )
 
     @property
     def depends_on_earlier_runs(self) -> bool:

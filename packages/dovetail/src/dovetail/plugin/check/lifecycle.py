@@ -411,8 +411,8 @@ class Prepared:
         bench.restore(fill)
         return self.run_bench(bench, case)
 
-    def run_over(self, workspace: GuardedBuffer, case: Case, *, variant: int = 0) -> Run:
-        """Run once with the workspace of other runs, as they left it."""
+    def run_over(self, workspace: GuardedBuffer | None, case: Case, *, variant: int = 0) -> Run:
+        """Run once with the workspace of other runs, as they left it; with new memory if there is none."""
         bench = self.bench(case, variant=variant, workspace=workspace)
         run = self.run_bench(bench, case)
         self.life.memory.drop(bench)  # the next run may write the workspace

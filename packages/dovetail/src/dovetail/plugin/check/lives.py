@@ -35,6 +35,7 @@ from dovetail.plugin.fields import (
     decode_fields,
     encode_fields,
 )
+from dovetail.plugin.native.call_memory import use_call_memory
 from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__ = ["Cell", "PluginLives", "run_new"]
@@ -83,7 +84,8 @@ class PluginLives(PluginObjects):
         self.fields = decode_fields(wanted.fields)
         self.known["origin"] = None
         self.known["device"] = self.offered_device if wanted.is_on_device else None
-        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted, self.create))
+        with use_call_memory(self.new_call_memory):
+            return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted, self.create))
 
     def ask_fresh(
         self,
@@ -94,11 +96,15 @@ class PluginLives(PluginObjects):
         stored: list[dict[str, Any]] | None = None,
         variables: Mapping[str, str | None] | None = None,
         fields: PluginFieldCollection | None = None,
+        guarded: Sequence[str] | None = None,
+        orphaned: str = "",
+        keeps_original: bool = False,
     ) -> FreshResult:
-        """Run a cell as the first thing in a new process.
+        """Run a cell as the first thing in a new process; see `FreshRun` for the arguments.
 
         Raises:
             NotApplicable: There are no such processes here.
+            Blocked: The process ended before the run did.
         """
         if self._fresh is None:
             raise NotApplicable("this process cannot be copied, or the check was told to stay in it")
@@ -114,6 +120,9 @@ class PluginLives(PluginObjects):
             stored=stored,
             workspace_bytes=self.life.prepare(formats=cell.formats, tactic=cell.tactic).workspace_bytes,
             variables=dict(variables or {}),
+            guarded=None if guarded is None else list(guarded),
+            orphaned=orphaned,
+            keeps_original=keeps_original,
         )
         return msgspec.msgpack.decode(self._fresh.ask(msgspec.json.encode(request)), type=FreshResult)
 

@@ -29,6 +29,7 @@ from dovetail.plugin.fields import (
     iterate_fields,
 )
 from dovetail.plugin.interfaces import PREFERS_DEVICE
+from dovetail.plugin.native.call_memory import CallMemory, RetainedMemory
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
@@ -71,6 +72,8 @@ class PluginObjects:
         self.notes: list[str] = []
         self._made: list[Specimen] = []
         self._memory: list[PluginFieldCollection] = []
+        self._field_memory: list[Any] = []
+        self._argument_memory: dict[tuple[int, str, int], Any] = {}
         self._fresh: FreshProcesses | None = None
         self._guesses: list[PluginFieldCollection] = []
         self.given = frozenset(fields or ())
@@ -78,6 +81,10 @@ class PluginObjects:
         self.fields = make_fields(declared_fields(creator) if creator is not None else {}, fields or {})
 
     # objects
+
+    def new_call_memory(self) -> CallMemory:
+        """Return memory for the arguments of a C++ callback; stale reads of it are judged by R39 and R64 alone."""
+        return RetainedMemory(self._field_memory, self._argument_memory)
 
     def create(self, phase: TensorRTPhase, fields: PluginFieldCollection) -> Specimen:
         """Have the creator make an object.

@@ -19,6 +19,7 @@ from dovetail.plugin.interfaces import (
     IPluginV3OneCore,
     IPluginV3OneRuntime,
 )
+from dovetail.plugin.native.call_memory import new_call_memory
 from dovetail.plugin.native.convert import pack_descs, pack_dynamic_descs, pack_proposal, read_fields, read_text
 from dovetail.plugin.native.exprs import ShapeExchange
 from dovetail.plugin.native.layout import NativeIdentity
@@ -58,10 +59,14 @@ class PartOfPlugin:
 
 
 class NativeCore(PartOfPlugin, IPluginV3OneCore):
-    """Who a C++ plugin is."""
+    """Identity of a C++ plugin, read when the capability is first used."""
 
     def __init__(self, plugin: NativePlugin, address: int) -> None:
         super().__init__(plugin, address)
+        self.read_identity()
+
+    def read_identity(self) -> None:
+        """Read name, version and namespace from the plugin."""
         identity = NativeIdentity()
         self._call("core_identity", "getPluginName", byref(identity))
         self.plugin_name = self._text(identity.name, "getPluginName")
@@ -172,28 +177,28 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
 
     def configure_plugin(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
         """The status of ``configurePlugin``."""
-        status, inputs, outputs = c_int32(), pack_dynamic_descs(in_), pack_dynamic_descs(out)
-        self._call("build_configure", "configurePlugin", inputs, len(inputs), outputs, len(outputs), byref(status))
+        status = c_int32()
+        with new_call_memory() as memory:
+            inputs = memory.place(pack_dynamic_descs(in_), "the input descriptors of configurePlugin")
+            outputs = memory.place(pack_dynamic_descs(out), "the output descriptors of configurePlugin")
+            self._call("build_configure", "configurePlugin", inputs, len(inputs), outputs, len(outputs), byref(status))
         return status.value
 
     def supports_format_combination(self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> bool:
         """``supportsFormatCombination``; positions above ``pos`` have no type and no format."""
-        accepted, count, descs = c_int32(), len(in_out), pack_proposal(pos, in_out)
-        self._call(
-            "build_supports",
-            "supportsFormatCombination",
-            pos,
-            descs,
-            num_inputs,
-            count - num_inputs,
-            byref(accepted),
-        )
+        accepted, count, callback = c_int32(), len(in_out), "supportsFormatCombination"
+        with new_call_memory() as memory:
+            descs = memory.place(pack_proposal(pos, in_out), f"the descriptors of {callback}")
+            self._call("build_supports", callback, pos, descs, num_inputs, count - num_inputs, byref(accepted))
         return bool(accepted.value)
 
     def get_workspace_size(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
         """``getWorkspaceSize``."""
-        size, inputs, outputs = c_uint64(), pack_dynamic_descs(in_), pack_dynamic_descs(out)
-        self._call("build_workspace", "getWorkspaceSize", inputs, len(inputs), outputs, len(outputs), byref(size))
+        size = c_uint64()
+        with new_call_memory() as memory:
+            inputs = memory.place(pack_dynamic_descs(in_), "the input descriptors of getWorkspaceSize")
+            outputs = memory.place(pack_dynamic_descs(out), "the output descriptors of getWorkspaceSize")
+            self._call("build_workspace", "getWorkspaceSize", inputs, len(inputs), outputs, len(outputs), byref(size))
         return size.value
 
     def get_valid_tactics(self) -> list[int]:
@@ -219,8 +224,11 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
 
     def on_shape_change(self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]) -> int:
         """The status of ``onShapeChange``."""
-        status, inputs, outputs = c_int32(), pack_descs(in_), pack_descs(out)
-        self._call("runtime_shape_change", "onShapeChange", inputs, len(inputs), outputs, len(outputs), byref(status))
+        status, callback = c_int32(), "onShapeChange"
+        with new_call_memory() as memory:
+            inputs = memory.place(pack_descs(in_), "the input descriptors of onShapeChange")
+            outputs = memory.place(pack_descs(out), "the output descriptors of onShapeChange")
+            self._call("runtime_shape_change", callback, inputs, len(inputs), outputs, len(outputs), byref(status))
         return status.value
 
     def set_tactic(self, tactic: int) -> int:
@@ -239,8 +247,9 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         stream: int,
     ) -> int:
         """The status of ``enqueue``."""
-        run = self.prepare_enqueue(input_desc, output_desc)
-        return run(list(map(int, inputs)), list(map(int, outputs)), int(workspace), int(stream))
+        with new_call_memory() as memory:
+            run = PreparedEnqueue(self._plugin, self._address, input_desc, output_desc, memory)
+            return run(list(map(int, inputs)), list(map(int, outputs)), int(workspace), int(stream))
 
     def prepare_enqueue(
         self, input_desc: Sequence[PluginTensorDesc], output_desc: Sequence[PluginTensorDesc]

@@ -10,7 +10,9 @@ import numpy as np
 
 from dovetail.errors import PluginError
 from dovetail.formats import pack_nibbles, unpack_nibbles
+from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, element_type
+from dovetail.plugin.native.call_memory import CallMemory, is_overwritten
 from dovetail.plugin.native.layout import (
     MAX_DIMS,
     NativeDims,
@@ -32,6 +34,8 @@ __all__ = [
     "read_text",
 ]
 
+_PEEKED_BYTES: Final = 64
+"""Bytes of a field that are compared with overwritten memory."""
 _FOUR_BITS: Final = frozenset((PluginFieldType.INT4, PluginFieldType.FP4))
 _MAX_LENGTH: Final = 2**31 - 1
 """The length of a field has 32 bits with a sign."""
@@ -80,35 +84,40 @@ def _pack_dims(dims: Dims) -> NativeDims:
 
 
 class PackedFields:
-    """Fields in memory that a library can read for as long as this object lives.
+    """Fields in memory that a library can read until `end` is called.
 
-    Text is followed by a NUL that its length does not count. Two elements of four bits share a byte. A field without
-    data, and an empty one that is not text, has a null address and length 0: plans store both as no bytes.
+    A NUL follows text and is not part of its length. Two elements of four bits share a byte. A field without data, and
+    an empty one that is not text, has a null address and length 0: plans store both as no bytes.
 
     Args:
         fields: The fields.
-        dims_bytes: What a shape takes in the library's headers.
+        dims_bytes: Size of a shape in the headers of the library, in bytes.
+        memory: Memory of the call.
     """
 
-    def __init__(self, fields: Iterable[PluginField], dims_bytes: int) -> None:
-        self._buffers: list[ctypes.Array[ctypes.c_char]] = []
+    def __init__(self, fields: Iterable[PluginField], dims_bytes: int, memory: CallMemory) -> None:
+        self._memory = memory
         packed = [self._pack(field, dims_bytes) for field in fields]
-        self._fields = (NativeField * len(packed))(*packed)
-        self.collection: Final = NativeFieldCollection(len(packed), self._fields)
+        array = (NativeField * len(packed))(*packed)
+        address = memory.copy(bytes(array), "the array of fields")
+        collection = NativeFieldCollection(len(packed), ctypes.cast(address, ctypes.POINTER(NativeField)))
+        self.address: Final = memory.copy(bytes(collection), "the PluginFieldCollection")
 
     def _pack(self, field: PluginField, dims_bytes: int) -> NativeField:
+        packed = NativeField(None, None, int(field.type), 0)
+        name = self._memory.copy(field.name.encode(), f"the name of field '{field.name}'")
+        ctypes.c_void_p.from_buffer(packed, NativeField.name.offset).value = name
         if field.buffer is None:
-            return NativeField(field.name.encode(), None, int(field.type), 0)
+            return packed
         raw, length = _bytes_of(field, dims_bytes)
         if not length and field.type is not PluginFieldType.CHAR:  # empty text stays a NUL that C++ can read
-            return NativeField(field.name.encode(), None, int(field.type), 0)
+            return packed
         if length > _MAX_LENGTH:
             raise PluginError(
                 f"field '{field.name}' is too long for C++", expected=f"at most {_MAX_LENGTH}", got=length
             )
-        buffer = ctypes.create_string_buffer(raw, len(raw) + 1)
-        self._buffers.append(buffer)
-        return NativeField(field.name.encode(), ctypes.addressof(buffer), int(field.type), length)
+        packed.data, packed.length = self._memory.copy(raw, f"the data of field '{field.name}'"), length
+        return packed
 
 
 def _bytes_of(field: PluginField, dims_bytes: int) -> tuple[bytes, int]:
@@ -160,8 +169,19 @@ def _read_field(field: NativeField, dims_bytes: int, callback: str, where: str) 
             got=f"name {name!r}, type {field.type}, length {field.length}",
         )
     field_type = PluginFieldType(field.type)
+    if is_overwritten(field.name) or (field.data and is_overwritten(_peek(field, field_type))):
+        raise broken_rule(
+            "R39", f"{callback} returned a field over the memory of createPlugin, which is freed", where=where
+        )
     data = _read_data(field, field_type, dims_bytes) if field.data else None
     return PluginField(name, data, field_type)
+
+
+def _peek(field: NativeField, field_type: PluginFieldType) -> bytes:
+    """Return the first bytes of the values of a field."""
+    dtype = element_type(field_type) or np.dtype(np.int8)
+    bits = 4 if field_type in _FOUR_BITS else 8 * dtype.itemsize
+    return ctypes.string_at(field.data, min(field.length * bits // 8, _PEEKED_BYTES))
 
 
 def _read_data(field: NativeField, field_type: PluginFieldType, dims_bytes: int) -> np.ndarray:

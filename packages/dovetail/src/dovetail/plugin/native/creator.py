@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
+from ctypes import byref, c_char_p, c_void_p
 from typing import Final
 
 from dovetail.errors import PluginError
 from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.fields import PluginFieldCollection
 from dovetail.plugin.interfaces import APILanguage, IPluginCreatorV3One
+from dovetail.plugin.native.call_memory import new_call_memory
 from dovetail.plugin.native.convert import PackedFields, read_fields, read_text
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability, NativeIdentity
@@ -81,17 +82,19 @@ class NativeCreator(IPluginCreatorV3One):
 
     def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> NativePlugin:
         """``createPlugin``, which must not return null."""
-        packed, plugin = PackedFields(field_collection or (), self._image.table.size_of_dims), c_void_p()
-        self._image.call(
-            "creator_create",
-            "createPlugin",
-            self._address,
-            name.encode(),
-            byref(packed.collection),
-            int(phase),
-            byref(plugin),
-            owner=self.name,
-        )
+        plugin = c_void_p()
+        with new_call_memory() as memory:
+            fields = PackedFields(field_collection or (), self._image.table.size_of_dims, memory)
+            self._image.call(
+                "creator_create",
+                "createPlugin",
+                self._address,
+                c_char_p(memory.copy(name.encode(), "the name of the layer")),
+                fields.address,
+                int(phase),
+                byref(plugin),
+                owner=self.name,
+            )
         if not plugin.value:
             raise PluginError(
                 "createPlugin returned null",

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail.plugin.native.call_memory import CallMemory
 from dovetail.plugin.native.convert import pack_addresses, pack_descs
 from dovetail.plugin.native.layout import NativeRun
 from dovetail.types import PluginTensorDesc
@@ -24,6 +25,7 @@ class PreparedEnqueue:
         runtime: The address of its runtime capability.
         input_desc: The descriptors of the inputs.
         output_desc: The descriptors of the outputs.
+        memory: Memory of a single call; without it the memory of the descriptors lives as long as this object.
     """
 
     __slots__ = ("_call", "_inputs", "_kept", "_outputs", "_place", "_plugin", "_run")
@@ -34,11 +36,19 @@ class PreparedEnqueue:
         runtime: int,
         input_desc: Sequence[PluginTensorDesc],
         output_desc: Sequence[PluginTensorDesc],
+        memory: CallMemory | None = None,
     ) -> None:
         self._plugin: Final = plugin
-        self._kept: Final = pack_descs(input_desc), pack_descs(output_desc)
-        self._inputs: Final[Any] = pack_addresses([0] * len(input_desc))
-        self._outputs: Final[Any] = pack_addresses([0] * len(output_desc))
+        descs = pack_descs(input_desc), pack_descs(output_desc)
+        addresses: tuple[Any, Any] = pack_addresses([0] * len(input_desc)), pack_addresses([0] * len(output_desc))
+        if memory is not None:
+            names = ("input", "output")
+            descs = tuple(memory.place(d, f"the {n} descriptors of enqueue") for d, n in zip(descs, names, strict=True))
+            addresses = tuple(
+                memory.place(a, f"the {n} addresses of enqueue") for a, n in zip(addresses, names, strict=True)
+            )
+        self._kept: Final = descs
+        self._inputs, self._outputs = addresses
         self._run: Final = NativeRun(
             runtime, *self._kept, len(input_desc), len(output_desc), self._inputs, self._outputs
         )

@@ -16,6 +16,7 @@ from dovetail.plugin.check.isolation.journal import Journal
 from dovetail.plugin.check.report import Report
 from dovetail.plugin.check.rules.catalogue import registered_rules
 from dovetail.plugin.check.runner import judge_all
+from dovetail.plugin.native.call_memory import use_call_memory
 from dovetail.rules import RuleOutcome, Status
 
 __all__ = ["MakeSubject", "check_apart"]
@@ -41,7 +42,8 @@ def check_apart(make_subject: MakeSubject, *, isolate: bool, timeout_s: float) -
     subject, name = make_subject()
     _open_device(subject)
     outcomes: dict[str, RuleOutcome] = {}
-    notes = judge_all(subject, lambda outcome: outcomes.update({outcome.rule.id: outcome}))
+    with use_call_memory(subject.new_call_memory):
+        notes = judge_all(subject, lambda outcome: outcomes.update({outcome.rule.id: outcome}))
     return Report(subject=name, outcomes=tuple(outcomes.values()), notes=(*notes, *([_NOT_COPIED] if isolate else [])))
 
 
@@ -52,7 +54,8 @@ def _check_and_send(make_subject: MakeSubject, journal: Journal, send: Send) -> 
         send({"subject": name})
         subject.open_fresh_processes()
         _open_device(subject)
-        notes = judge_all(subject, lambda outcome: send(_encode(outcome)))
+        with use_call_memory(subject.new_call_memory):
+            notes = judge_all(subject, lambda outcome: send(_encode(outcome)))
     except DovetailError as error:
         send({"error": _encode_error(error)})
     except Exception:  # noqa: BLE001 - a fault of the checker itself, which the caller is to see whole

@@ -16,6 +16,7 @@ from dovetail.plugin.check.host.calls import CallbackRaised, journal
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.runs import Run
 from dovetail.plugin.check.isolation.journal import FRESH_SLOT
+from dovetail.plugin.check.isolation.stale_runs import prepare_orphan, run_guarded
 from dovetail.plugin.check.isolation.watch import find_process_change, noting_variables
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
@@ -39,6 +40,10 @@ class FreshRun:
         stored: The fields of a plan to make a runtime-phase object from, instead of building one.
         workspace_bytes: The workspace of such an object, which is never asked.
         variables: Environment variables to set, or to take away where the value is None.
+        guarded: Arguments of callbacks to which access is withdrawn when the callback has returned, by their labels;
+            None for a run without such memory.
+        orphaned: The callback, ``clone`` or ``attach_to_context``, whose result runs after the original is destroyed.
+        keeps_original: Whether the original is left, for comparison.
     """
 
     fields: list[dict[str, Any]]
@@ -52,6 +57,9 @@ class FreshRun:
     stored: list[dict[str, Any]] | None = None
     workspace_bytes: int = 0
     variables: dict[str, str | None] = field(default_factory=dict)
+    guarded: list[str] | None = None
+    orphaned: str = ""
+    keeps_original: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +72,7 @@ class FreshResult:
         raised: What a callback raised, in words.
         change: What was changed in the process, in words.
         variables: The environment variables that were read.
+        labels: The arguments that callbacks of C++ plugins got.
     """
 
     outputs: list[bytes] = field(default_factory=list)
@@ -71,6 +80,7 @@ class FreshResult:
     raised: str = ""
     change: str = ""
     variables: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
 
     def as_run(self, like: Run) -> Run:
         """The result as a run with the descriptors of another."""
@@ -87,7 +97,9 @@ def run_fresh(life: Life, wanted: FreshRun, create: Create) -> FreshResult:
         with noting_variables() as names:
             if wanted.is_watched:
                 return FreshResult(change=find_process_change(life) or "")
-            prepared = _prepare(life, wanted, create)
+            if wanted.guarded is not None:
+                return FreshResult(labels=run_guarded(life, wanted, lambda: _make(life, wanted, create)))
+            prepared = prepare_orphan(life, wanted) if wanted.orphaned else _prepare(life, wanted, create)
             prepared.reshape(wanted.case)
             run = _run_protected(prepared, wanted.case) if wanted.is_protected else prepared.run(wanted.case)
     except (Broken, CallbackRaised) as raised:
@@ -96,12 +108,17 @@ def run_fresh(life: Life, wanted: FreshRun, create: Create) -> FreshResult:
 
 
 def _prepare(life: Life, wanted: FreshRun, create: Create) -> Prepared:
-    """A built object, or one from stored fields, which is made before anything else of the plugin runs."""
+    """Prepare a built object, or one from stored fields, before anything else of the plugin runs."""
     if wanted.stored is None:
         return life.prepare(formats=wanted.formats, tactic=wanted.tactic)
-    specimen = create(TensorRTPhase.RUNTIME, decode_fields(wanted.stored))
+    specimen = _make(life, wanted, create)
     life.tell(specimen.runtime, "set_tactic", wanted.tactic)
     return Prepared(life, life.attach(specimen), wanted.formats, wanted.tactic, wanted.workspace_bytes)
+
+
+def _make(life: Life, wanted: FreshRun, create: Create) -> Specimen:
+    """Create an object in the phase that is wanted."""
+    return life.make() if wanted.stored is None else create(TensorRTPhase.RUNTIME, decode_fields(wanted.stored))
 
 
 def _run_protected(prepared: Prepared, case: Case) -> Run:

@@ -69,6 +69,13 @@ class Journal:
         began_ns, _, method = _RECORD.unpack_from(self._memory, offset)
         _RECORD.pack_into(self._memory, offset, began_ns, time.monotonic_ns(), method)
 
+    def abandon(self, slot: int) -> str:
+        """Note that the process of a slot has ended; return the callback that it was in, or was in last."""
+        offset = _FIRST_SLOT + slot * _RECORD.size
+        began_ns, _, method = _RECORD.unpack_from(self._memory, offset)
+        _RECORD.pack_into(self._memory, offset, began_ns, time.monotonic_ns(), method)
+        return _text(method)
+
     def _offset(self) -> int:
         if threading.get_ident() == self._main:
             slot = self._main_slot

@@ -15,11 +15,13 @@ from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.rules.catalogue import rule
+from dovetail.plugin.check.stale_reads import find_stale_read, is_cpp, is_creation_argument
 from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
 
 _MOST_OFF: Final = 0.1
+_ARGUMENT_FIX: Final = "copy dims, types and addresses; keep no pointer to a descriptor or to an array of the arguments"
 
 
 @rule(
@@ -87,8 +89,8 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
     words = f"shapes changed from {', '.join(map(str, before))} to {', '.join(map(str, after))}"
     prepared = subject.life.prepare()
     prepared.reshape(before)
-    workspace = prepared.new_workspace()
-    prepared.run_over(workspace, before)
+    workspace = None if subject.depends_on_garbage else prepared.new_workspace()
+    first = prepared.run_over(workspace, before)
     try:
         prepared.reshape(after)
         run = prepared.run_over(workspace, after)
@@ -98,7 +100,7 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
     if found:
         raise Broken(f"{words}: {found} on a new object")
     # Writes that a new object does too are judged by R42 and R43.
-    was_clean = not (expected.damage or expected.workspace_damage)
+    was_clean = not any(each.damage or each.workspace_damage for each in (expected, first))
     for text in (*run.damage, run.workspace_damage):
         if text and was_clean:
             raise Broken(f"{words}: enqueue wrote {text}")
@@ -107,7 +109,7 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
 def _require_same_back(subject: CheckedPlugin, case: Case, other: Case, expected: Run) -> None:
     """Run a case before and after another one, all in one workspace that is never cleared."""
     prepared = subject.life.prepare()
-    workspace = prepared.new_workspace()
+    workspace = None if subject.depends_on_garbage else prepared.new_workspace()
     words = f"shapes changed from {', '.join(map(str, case))} to {', '.join(map(str, other))} and back"
     try:
         for each in (case, other, case):
@@ -129,10 +131,17 @@ def _require_same_back(subject: CheckedPlugin, case: Case, other: Case, expected
     compares=True,
 )
 def judge_addresses(subject: CheckedPlugin) -> None:
-    """Run twice with the same inputs in other memory, and change the memory of the first run in between."""
+    """Run twice with the same inputs in other memory, and change the memory of the first run in between.
+
+    The arguments of C++ callbacks, descriptors and arrays of addresses, cannot be read when the callback has returned.
+    """
     found = subject.stale_difference
     if found:
         raise Broken(f"the same inputs at other addresses: {found} before")
+    if is_cpp(subject):
+        stale = find_stale_read(subject, lambda label: not is_creation_argument(label))
+        if stale:
+            raise Broken(stale, fix=_ARGUMENT_FIX)
 
 
 @rule(

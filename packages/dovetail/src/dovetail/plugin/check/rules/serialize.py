@@ -15,6 +15,7 @@ from dovetail.plugin.check.host.hostile import FILL_A, FILL_NAN
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
+from dovetail.plugin.check.stale_reads import find_stale_read, is_cpp, is_creation_argument
 from dovetail.plugin.check.state import buffers_of
 from dovetail.plugin.check.traits import Traits, first_difference, identity_of, parameters_of, show_fields, traits_of
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields
@@ -23,6 +24,7 @@ from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
 
+_COPY_FIX: Final = "copy the values, names and texts in createPlugin; keep no pointer into the collection or its fields"
 _NAME_FIX: Final = "set plugin_name, plugin_version and plugin_namespace in __init__, whatever the phase"
 
 
@@ -139,7 +141,7 @@ def judge_results(subject: CheckedPlugin) -> str:
     _ = subject.has_working_revival
     subject.require_repeatable()
     cells = [cell for cell in subject.matrix if cell.formats == subject.life.formats]
-    num_runs = 1 if subject.depends_on_earlier_runs else 2
+    num_runs = 1 if subject.depends_on_garbage or subject.depends_on_earlier_runs else 2
     for cell in cells:
         prepared = subject.deploy(subject.revive(), cell.formats, cell.tactic)
         prepared.reshape(cell.case)
@@ -163,6 +165,8 @@ def judge_kept_pointers(subject: CheckedPlugin) -> str:
     """Overwrite the memory right after creation, in both phases, and compare with objects whose memory stayed."""
     subject.require_creator()
     _ = subject.make()
+    if is_cpp(subject):
+        return _judge_kept_addresses(subject)
     names = []
     if subject.fields:
         fields = copy_fields(subject.fields)
@@ -187,6 +191,14 @@ def judge_kept_pointers(subject: CheckedPlugin) -> str:
     if not names:
         raise NotApplicable("there are no fields; give some with --fields name=value")
     return f"in phase {' and '.join(names)}"
+
+
+def _judge_kept_addresses(subject: CheckedPlugin) -> str:
+    """Withdraw access to the memory right after creation, in both phases."""
+    found = find_stale_read(subject, is_creation_argument)
+    if found:
+        raise Broken(found, fix=_COPY_FIX)
+    return "no access after createPlugin"
 
 
 def _require_own_memory(specimen: Specimen, fields: PluginFieldCollection, phase: str) -> None:

@@ -7,15 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from types import FrameType
 from typing import Any, Final
 
 from dovetail.plugin.check.cases.field_values import copy_fields
 from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
-from dovetail.plugin.check.host.calls import LIBRARY_FOLDERS, CallbackRaised, call
+from dovetail.plugin.check.host.calls import LIBRARY_FOLDERS, CallbackRaised, call, journal
 from dovetail.plugin.check.host.hostile import GuardedBuffer
 from dovetail.plugin.check.host.runs import Run, disagreement
+from dovetail.plugin.check.isolation.journal import FRESH_SLOT
+from dovetail.plugin.check.isolation.stale_runs import ORPHANS
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
@@ -25,6 +28,10 @@ from dovetail.types import volume
 
 __all__: list[str] = []
 
+_ORPHAN_FIX: Final = (
+    "copy in clone what destroy releases, and point every part of the new object at the new object: "
+    "capabilities that know their plugin are made anew, not copied"
+)
 _ROUNDS: Final = 8
 _PAUSE_S: Final = 2e-5
 _THREAD_SWITCH_S: Final = 1e-5
@@ -55,7 +62,9 @@ def _find_interleaving_fault(subject: CheckedPlugin) -> str | None:
     _ = subject.has_working_attach
     subject.require_stateless()
     for cases in _pairs_of_cases(subject):
-        found = _interleave(subject, cases) or _interleave(subject, cases, is_workspace_shared=True)
+        found = _interleave(subject, cases)
+        if not found and not subject.depends_on_garbage:
+            found = _interleave(subject, cases, is_workspace_shared=True)
         if found:
             return found
     return None
@@ -74,10 +83,7 @@ def _interleave(subject: CheckedPlugin, cases: Sequence[Case], *, is_workspace_s
     for number in (0, 1, 0, 1):
         words = f"context {number + 1} with another context beside it{shared}, {_words(cases)}"
         try:
-            if workspace is None:
-                run = pair[number].run(cases[number], variant=number)
-            else:
-                run = pair[number].run_over(workspace, cases[number], variant=number)
+            run = pair[number].run_over(workspace, cases[number], variant=number)
         except CallbackRaised as raised:
             return f"{words}: {raised}"
         found = disagreement(run, expected[number])
@@ -120,7 +126,7 @@ def judge_layers(subject: CheckedPlugin) -> None:
     cell, life = subject.main_cell, subject.life
     prepared = life.prepare()
     prepared.reshape(cell.case)
-    workspace = prepared.new_workspace()
+    workspace = None if subject.depends_on_garbage else prepared.new_workspace()
     other = _run_other(subject, cell, subject.other_fields, workspace)
     found = disagreement(prepared.run_over(workspace, cell.case), cell.first)
     if found:
@@ -137,7 +143,7 @@ def judge_layers(subject: CheckedPlugin) -> None:
 
 
 def _run_other(
-    subject: CheckedPlugin, cell: Cell, fields: PluginFieldCollection, workspace: GuardedBuffer
+    subject: CheckedPlugin, cell: Cell, fields: PluginFieldCollection, workspace: GuardedBuffer | None
 ) -> Run | None:
     """Run a layer with other fields; None where it rejects the inputs or needs another workspace."""
     kept, subject.fields = subject.fields, copy_fields(fields)
@@ -147,8 +153,8 @@ def _run_other(
         prepared.reshape(cell.case)
         if prepared.formats != cell.formats:
             return None
-        has_space = prepared.workspace_bytes <= workspace.body.size
-        return prepared.run_over(workspace, cell.case) if has_space else prepared.run(cell.case)
+        has_space = workspace is not None and prepared.workspace_bytes <= workspace.body.size
+        return prepared.run_over(workspace if has_space else None, cell.case)
     except (Blocked, CallbackRaised):
         return None
     finally:
@@ -271,7 +277,8 @@ def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Re
         except threading.BrokenBarrierError:
             results[number] = []
 
-    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(pair))]
+    contexts = [copy_context() for _ in pair]  # with the memory that arguments of C++ callbacks are placed in
+    threads = [threading.Thread(target=c.run, args=(work, number), daemon=True) for number, c in enumerate(contexts)]
     with _eager_switching():
         for thread in threads:
             thread.start()
@@ -299,7 +306,7 @@ def _eager_switching() -> Iterator[None]:
     fix="free in destroy only what the object made for itself; share the rest through a resource of the registry",
 )
 def judge_destroy(subject: CheckedPlugin) -> None:
-    """Destroy a clone and one of two attached objects, then run the other."""
+    """Destroy a clone and one of two attached objects, then run the other; destroy an original and run its copies."""
     subject.require_repeatable()
     life, case = subject.life, subject.main_cell.case
     original = subject.life.make_declared()
@@ -322,6 +329,28 @@ def judge_destroy(subject: CheckedPlugin) -> None:
         raise Broken(f"after a sibling was destroyed {found} before")
     for specimen in (second.specimen, later.specimen, original):
         _destroy(specimen)
+    for method in ORPHANS:
+        _judge_orphan(subject, method)
+
+
+def _judge_orphan(subject: CheckedPlugin, method: str) -> None:
+    """Run a clone or an attached object whose original was destroyed, in a process of its own."""
+    words, first = f"what {method} returned, after the original was destroyed", subject.main_cell.first
+    try:
+        before = subject.ask_fresh(subject.main_cell, orphaned=method, keeps_original=True)
+    except NotApplicable:
+        journal().abandon(FRESH_SLOT)
+        return  # no process in which the plugin may crash, or it crashes anyway
+    if before.raised or disagreement(before.as_run(first), first):
+        return  # judged by the rules about clones and attached objects
+    try:
+        result = subject.ask_fresh(subject.main_cell, orphaned=method)
+    except Blocked:
+        callback = journal().abandon(FRESH_SLOT) or "a callback"
+        raise Broken(f"{words}: {callback} ended the process", fix=_ORPHAN_FIX) from None
+    found = result.raised or disagreement(result.as_run(first), first)
+    if found:
+        raise Broken(f"{words}: {found}{'' if result.raised else ' before'}", fix=_ORPHAN_FIX)
 
 
 def _destroy(specimen: Specimen) -> None:
