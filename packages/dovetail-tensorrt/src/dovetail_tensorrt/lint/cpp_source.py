@@ -158,6 +158,7 @@ class _Reader:
                     facts.declared.add(self._method_name(_text(node.child_by_field_name("declarator"))))
                 elif node.type == "field_identifier":
                     facts.declared.add(_text(node))
+                    facts.members.setdefault(_text(node), _text(part).partition(_text(node))[0])
 
     def name_of(self, node: Node) -> tuple[str, str]:
         """The class, empty where there is none in the name, and the name that a definition gives."""
@@ -222,7 +223,9 @@ class _Reader:
                     yield StoreFacts(_text(left), _text(right), _line(part))
             elif part.type == "init_declarator":
                 name = next((_text(child) for child in _walk(part) if child.type == "identifier"), "")
-                yield StoreFacts(name, _text(part.child_by_field_name("value")), _line(part), is_local=True)
+                kind = "" if part.parent is None else _text(part.parent).partition("=")[0].partition("{")[0]
+                value = _text(part.child_by_field_name("value"))
+                yield StoreFacts(name, value, _line(part), is_local=True, type=kind.partition(f" {name}")[0])
             elif part.type == "field_initializer":
                 target, *values = part.named_children
                 yield StoreFacts(_text(target), " ".join(map(_text, values)), _line(part))

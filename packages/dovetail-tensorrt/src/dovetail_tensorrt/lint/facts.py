@@ -59,6 +59,8 @@ class StoreFacts:
     value: str
     line: int
     is_local: bool = False
+    type: str = ""
+    """The declared type of a local variable in C++."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class ClassFacts:
     methods: dict[str, MethodFacts] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     """Methods and attributes that the class has, with or without a body here."""
+    members: dict[str, str] = field(default_factory=dict)
+    """Data members of a class in C++, with their types."""
 
     @property
     def is_v3(self) -> bool:

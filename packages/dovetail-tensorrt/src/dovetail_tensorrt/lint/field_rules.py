@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
-from dovetail_tensorrt.lint.facts import CallFacts, ClassFacts, FileFacts, Language, MethodFacts
+from dovetail_tensorrt.lint.borrowing import Borrowing
+from dovetail_tensorrt.lint.facts import (
+    CallFacts,
+    ClassFacts,
+    FileFacts,
+    Language,
+    MethodFacts,
+    StoreFacts,
+    snake_case,
+)
 from dovetail_tensorrt.lint.rules import Place, file_rule
 
 __all__: list[str] = []
 
 _PYTHON_DATA: Final = re.compile(r"[\w.\[\]\"']+\.(?:data|buffer)")
-_MEMBER: Final = re.compile(r"(?:this->)?(?:m[A-Z]\w*|m_\w+|\w+_)|\w+->\w+")
+_MEMBER: Final = re.compile(r"m[A-Z]\w*|[mgs]_\w+|\w+_|[gs][A-Z]\w*")
+_COLLECTION: Final = re.compile(
+    r"[*&]?\w*(?:fc|[fF]ields?|[cC]ollection)(?:\[[^\]]*\])?|[*&]?\w+->fields(?:\[[^\]]*\])?|name"
+)
+"""Arguments by which constructors are given fields to read."""
+_POINTER: Final = re.compile(r"\*|\bnew\b|make_(?:unique|shared)")
+_CONTAINER_CALLS: Final = ("push_back", "emplace_back", "emplace", "insert", "assign", "reset")
+_OWNING_MEMBER: Final = re.compile(r"\b(?:string|vector|array|map|set|deque)\b(?!_view)(?!.*(?:\*\s*>|PluginField))")
 _PRECISIONS: Final = re.compile(r"(?:\w+(?:\.|::))*BuilderFlag(?:\.|::)k?(?:FP16|BF16)")
 
 
@@ -31,10 +47,12 @@ def find_kept_fields(file: FileFacts) -> Iterator[Place]:
 
 def _find_kept(facts: ClassFacts, known: Mapping[str, ClassFacts]) -> Iterator[Place]:
     is_python = facts.language is Language.PYTHON
-    for name in ("create_plugin", "deserialize_plugin"):
+    for name in ("create_plugin", "deserialize_plugin") if is_python else ():
         method = facts.methods.get(name)
         if method is not None and facts.is_creator:
-            yield from _find_kept_python(method, known) if is_python else _find_kept_cpp(method)
+            yield from _find_kept_python(method, known)
+    for method in () if is_python else facts.methods.values():
+        yield from _find_kept_cpp(facts, method, known)
     init = facts.methods.get("__init__")
     if init is not None and facts.is_v3 and is_python:
         yield from _find_kept_python(init, known)
@@ -65,21 +83,89 @@ def _kept_arguments(call: CallFacts, known: Mapping[str, ClassFacts]) -> list[st
     return [arg for name, arg in placed if name in kept]
 
 
-def _find_kept_cpp(method: MethodFacts) -> Iterator[Place]:
-    pointers = {store.target for store in method.stores if store.is_local and _is_field_pointer(store.value)}
+def _find_kept_cpp(facts: ClassFacts, method: MethodFacts, known: Mapping[str, ClassFacts]) -> Iterator[Place]:
+    """Find pointers into fields that a method keeps: in members, in globals, or in objects that it creates."""
+    borrowing = Borrowing(method)
+    if not borrowing.is_used:
+        return
+    objects = {
+        store.target for store in method.stores if store.is_local and not _POINTER.search(store.type + store.value)
+    }
     for store in method.stores:
-        if not store.is_local and _MEMBER.fullmatch(store.target) and _is_field_pointer(store.value):
+        is_kept = "static" in store.type if store.is_local else _outlives(store.target, objects, known)
+        if is_kept and borrowing.borrows(store.value) and not _copies_text(store, facts, known):
             yield Place.in_method(method, store.line, f"'{store.target}' keeps a pointer into a field")
+        elif is_kept and store.value == _layer_name_of(method) and _is_pointer_member(store.target, known):
+            yield Place.in_method(method, store.line, f"'{store.target}' keeps a pointer to the name of the layer")
     for call in method.calls:
-        kept = [arg for arg in call.args[1:] if arg in pointers] if call.callee == "new" else []
-        if kept:
-            yield Place.in_method(method, call.line, f"new {call.args[0]} is given '{kept[0]}', a pointer into a field")
+        created = _find_created(call)
+        kept = [arg for arg in created[1] if borrowing.borrows(arg)] if created else []
+        if created and (_OWNING_MEMBER.search(created[0]) or (created[0] == "object" and len(kept) > 1)):
+            continue  # a container of copies, from the begin and the end of a range
+        kept = [arg for arg in kept if created and _constructor_keeps(created[0], created[1].index(arg), arg, known)]
+        if created and kept:
+            yield Place.in_method(method, call.line, f"new {created[0]} is given '{kept[0]}', a pointer into a field")
+        elif call.name in _CONTAINER_CALLS and "." in call.callee.replace("->", "."):
+            owner = re.sub(r"^this->", "", call.callee).rpartition("->" if "->" in call.callee[4:] else ".")[0]
+            is_range = call.name in ("insert", "assign")
+            shallow = [arg for arg in call.args if borrowing.borrows(arg) and not re.search(r"\bchar\b|name$", arg)]
+            shallow = [arg for arg in shallow if not is_range or re.search(r"fields(?:\s*\+|$)", arg)]
+            if shallow and _outlives(owner, objects, known):
+                yield Place.in_method(method, call.line, f"'{owner}' keeps a pointer into a field")
 
 
-def _is_field_pointer(value: str) -> bool:
-    """Whether a value is the pointer of a field, and not what lies there."""
-    plain = re.sub(r"^(?:static_cast|reinterpret_cast)<[^>]*>\s*\((.*)\)$", r"\1", value.strip())
-    return re.fullmatch(r"[\w.\[\]>-]*(?:\.|->)data", plain) is not None
+def _outlives(target: str, objects: Container[str], known: Mapping[str, ClassFacts]) -> bool:
+    """Whether what is assigned to outlives the method: a member, a global variable, or a part of another object."""
+    if re.fullmatch(r"\w+", target):
+        return _MEMBER.fullmatch(target) is not None or any(target in facts.members for facts in known.values())
+    return re.split(r"\.|->|\[", target)[0] not in objects
+
+
+def _layer_name_of(method: MethodFacts) -> str | None:
+    """The parameter with the name of the layer, which is memory of the engine too."""
+    return method.params[0] if method.name in ("create_plugin", "deserialize_plugin") and method.params else None
+
+
+def _is_pointer_member(target: str, known: Mapping[str, ClassFacts]) -> bool:
+    kinds = [facts.members[_member_of(target)] for facts in known.values() if _member_of(target) in facts.members]
+    return any("*" in kind or "string_view" in kind for kind in kinds)
+
+
+def _find_created(call: CallFacts) -> tuple[str, list[str]] | None:
+    """The class and the arguments of an object that is created."""
+    if call.callee == "new":
+        return call.args[0], list(call.args[1:])
+    is_made = re.search(r"make_(?:unique|shared)$", call.callee) is not None
+    return ("object", list(call.args)) if is_made else None
+
+
+def _constructor_keeps(name: str, index: int, arg: str, known: Mapping[str, ClassFacts]) -> bool:
+    """Whether a constructor keeps an argument; one that was not read keeps pointers to data, and no collection."""
+    facts = known.get(name.rpartition("::")[2])
+    methods = {} if facts is None else facts.methods
+    constructors = [method for key, method in methods.items() if facts and key.split("#")[0] == snake_case(facts.name)]
+    fitting = [method for method in constructors if len(method.params) > index]
+    if facts is None or not fitting:
+        return not re.search(r"\bchar\b", arg) and not _COLLECTION.fullmatch(arg.strip())
+    return any(
+        re.fullmatch(rf"[({{]?\s*(?:std::move\()?{re.escape(method.params[index])}\)?\s*[)}}]?", store.value)
+        and not _OWNING_MEMBER.search(facts.members.get(_member_of(store.target), ""))
+        for method in fitting
+        for store in method.stores
+    )
+
+
+def _copies_text(store: StoreFacts, facts: ClassFacts, known: Mapping[str, ClassFacts]) -> bool:
+    """Whether the target of a store owns what it is given: a string of characters, or a container of values."""
+    member = _member_of(store.target)
+    types = [found.members[member] for found in (facts, *known.values()) if member in found.members]
+    if types:
+        return bool(_OWNING_MEMBER.search(types[0]))
+    return re.search(r"\bchar\b|(?:\.|->)name$", store.value) is not None
+
+
+def _member_of(target: str) -> str:
+    return re.split(r"\.|->", target)[-1]
 
 
 def _find_ended(method: MethodFacts) -> Iterator[Place]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dovetail_tensorrt.lint.allocations import allocates_on_device
-from dovetail_tensorrt.lint.facts import ClassFacts, Language, MethodFacts, StoreFacts
+from dovetail_tensorrt.lint.facts import CallFacts, ClassFacts, Language, MethodFacts, StoreFacts
 from dovetail_tensorrt.lint.rules import Place, class_rule
 
 __all__: list[str] = []
@@ -65,24 +65,88 @@ def find_shared_attach(facts: ClassFacts) -> Iterator[Place]:
     fix="make the part anew in the clone, or point it at the clone",
 )
 def find_back_pointers(facts: ClassFacts) -> Iterator[Place]:
-    """Parts that were given the object itself, in a class whose clone copies members as they are."""
-    clone = facts.methods.get("clone") if facts.is_v3 else None
-    if clone is None or not _COPIES.search(clone.text):
+    """Parts that know the object, in a class whose clone copies or shares them."""
+    if not facts.is_v3:
         return
+    copying = [facts.methods[name] for name in ("clone", "attach_to_context") if name in facts.methods]
+    copying += [method for method in facts.methods.values() if _is_copy_constructor(method, facts)]
     for method in facts.methods.values():
-        if method.name in ("clone", "attach_to_context"):
+        if method in copying:
             continue
-        for store in method.stores:
-            if _gives_itself(store) and not _is_set_in(clone, store.target) and not _has_copy_constructor(facts):
+        parts = [(store.target, store.line) for store in method.stores if _gives_itself(store)]
+        parts += [(call.callee, call.line) for call in method.calls if _is_given_itself(call)]
+        for target, line in parts:
+            if _is_copied(facts, copying, _part_of(target)):
+                name = _part_of(target)
                 yield Place.in_method(
-                    method, store.line, f"'{store.target}' knows the object, and {facts.name}.clone copies it as it is"
+                    method, line, f"'{name}' knows the object, and {facts.name}.clone copies it as it is"
                 )
+
+
+def _part_of(target: str) -> str:
+    """The member of the object that a target is, or is a part of."""
+    return re.split(r"\.|->|\(", re.sub(r"^(?:this->|self\.)", "", target))[0]
+
+
+def _is_given_itself(call: CallFacts) -> bool:
+    """Whether a call of a member's method passes the object: ``mRuntime.setPlugin(this)``."""
+    parts = re.split(r"\.|->", re.sub(r"^(?:this->|self\.)", "", call.callee))
+    is_setter = len(parts) == 2 and re.match(r"set|bind|attach|init|reset", parts[1]) is not None
+    return is_setter and any(re.search(r"^(?:this|self)$|\(\s*this\s*\)", arg) for arg in call.args)
+
+
+def _is_copied(facts: ClassFacts, copying: Sequence[MethodFacts], part: str) -> bool:
+    """Whether a copy gets the part of the original, and is not made known to it."""
+    if any(_is_pointed_anew(method, part) for method in copying):
+        return False
+    clone = facts.methods.get("clone")
+    if clone is not None and _COPIES.search(clone.text) and not _is_set_in(clone, part):
+        return not _has_copy_constructor(facts) or any(_takes_part(method, part) for method in copying)
+    return any(_takes_part(method, part) for method in copying)
+
+
+def _takes_part(method: MethodFacts, part: str) -> bool:
+    """Whether a method gives another object the part as it is, or a copy of it."""
+    word = rf"(?:\w+(?:\.|->))*{re.escape(part)}\b"
+    pattern = re.compile(
+        rf"^[({{]?\s*(?:\*|copy\.(?:copy|deepcopy)\()?\s*{word}\s*\)?\s*[)}}]?$|[({{]\s*\*\s*{word}\s*[)}}]"
+    )
+    is_part = (store for store in method.stores if _member_of(store.target) == part)
+    return any(pattern.search(store.value) and store.value != "this" for store in is_part)
+
+
+def _is_pointed_anew(method: MethodFacts, part: str) -> bool:
+    """Whether a method makes the part of the new object known to the new object."""
+    deep = [store for store in method.stores if re.search(rf"\b{re.escape(part)}(?:\.|->)\w", store.target)]
+    calls = [call for call in method.calls if re.search(rf"\b{re.escape(part)}(?:\.|->)\w", call.callee)]
+    is_stored = any(re.fullmatch(r"\w+(?:\.get\(\))?", store.value) and store.value != "this" for store in deep)
+    is_passed = any(re.fullmatch(r"\w+(?:\.get\(\))?", arg) and arg != "this" for call in calls for arg in call.args)
+    own = [store for store in method.stores if _member_of(store.target) == part]
+    is_constructor = method.name not in ("clone", "attach_to_context")
+    is_remade = is_constructor and any(map(_gives_itself, own))
+    return is_stored or is_passed or is_remade or (is_constructor and any(store.value == "this" for store in deep))
+
+
+def _member_of(target: str) -> str:
+    return re.split(r"\.|->", target)[-1]
+
+
+def _is_copy_constructor(method: MethodFacts, facts: ClassFacts) -> bool:
+    name = re.escape(facts.name)
+    return (
+        re.match(rf"(?:\w+\s+)*(?:{name}::)?{name}\s*\(\s*(?:const\s+{name}|{name}\s+const)\s*&", method.text)
+        is not None
+    )
 
 
 def _gives_itself(store: StoreFacts) -> bool:
     if store.is_local:
         return False
     if re.fullmatch(r"\(\s*this\s*\)|\{\s*this\s*\}", store.value):
+        return True
+    if store.value in ("this", "self") and re.search(
+        r"\w(?:\.|->)\w+(?:\.|->)?\w*$", re.sub(r"^(?:this->|self\.)", "", store.target)
+    ):
         return True
     return bool(re.search(r"\b[A-Z]\w*(?:<[^>]*>)?[({][^(){}]*\b(?:self|this)\b\s*[,)}]", store.value)) or bool(
         re.search(r"make_(?:unique|shared)\s*<[^>]*>\s*\([^()]*\bthis\b", store.value)

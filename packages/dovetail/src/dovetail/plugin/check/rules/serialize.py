@@ -141,7 +141,7 @@ def judge_results(subject: CheckedPlugin) -> str:
     _ = subject.has_working_revival
     subject.require_repeatable()
     cells = [cell for cell in subject.matrix if cell.formats == subject.life.formats]
-    num_runs = 1 if subject.depends_on_garbage or subject.depends_on_earlier_runs else 2
+    num_runs = 1 if subject.depends_on_garbage else 2
     for cell in cells:
         prepared = subject.deploy(subject.revive(), cell.formats, cell.tactic)
         prepared.reshape(cell.case)
@@ -149,7 +149,7 @@ def judge_results(subject: CheckedPlugin) -> str:
         for number in range(num_runs):
             run = prepared.run_again(bench, cell.case, fill=FILL_NAN if number else FILL_A)
             found = disagreement(run, cell.first)
-            if found:
+            if found and not (number and subject.depends_on_earlier_runs):
                 raise Broken(f"{cell.describe()}: {found} before serialization")
     return f"{len(cells)} runs compared"
 
