@@ -211,7 +211,7 @@ WHERE: dict[str, tuple[str, int]] = {
 
 @pytest.mark.parametrize("where", WHERE)
 def test_every_wrong_return_fails_the_build(where: str) -> None:
-    """Replace what one call of ``clone`` or ``attach_to_context`` returns by everything that is no copy."""
+    """Replace the result of one call of ``clone`` or ``attach_to_context`` by each kind of wrong object."""
     method, number = WHERE[where]
     passed = []
     for what, change in WRONG_RETURNS.items():

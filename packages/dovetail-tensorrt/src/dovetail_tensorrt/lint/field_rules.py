@@ -115,7 +115,7 @@ def _find_kept_cpp(facts: ClassFacts, method: MethodFacts, known: Mapping[str, C
 
 
 def _outlives(target: str, objects: Container[str], known: Mapping[str, ClassFacts]) -> bool:
-    """Whether what is assigned to outlives the method: a member, a global variable, or a part of another object."""
+    """True if the target of an assignment outlives the method: a member, a global variable, or a part of another object."""
     if re.fullmatch(r"\w+", target):
         return _MEMBER.fullmatch(target) is not None or any(target in facts.members for facts in known.values())
     return re.split(r"\.|->|\[", target)[0] not in objects
@@ -156,7 +156,7 @@ def _constructor_keeps(name: str, index: int, arg: str, known: Mapping[str, Clas
 
 
 def _copies_text(store: StoreFacts, facts: ClassFacts, known: Mapping[str, ClassFacts]) -> bool:
-    """Whether the target of a store owns what it is given: a string of characters, or a container of values."""
+    """True if the target of a store owns its value: a string of characters, or a container of values."""
     member = _member_of(store.target)
     types = [found.members[member] for found in (facts, *known.values()) if member in found.members]
     if types:

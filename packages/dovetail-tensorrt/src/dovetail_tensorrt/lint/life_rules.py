@@ -106,7 +106,7 @@ def _is_copied(facts: ClassFacts, copying: Sequence[MethodFacts], part: str) -> 
 
 
 def _takes_part(method: MethodFacts, part: str) -> bool:
-    """Whether a method gives another object the part as it is, or a copy of it."""
+    """True if a method shares the part with another object, or copies it."""
     word = rf"(?:\w+(?:\.|->))*{re.escape(part)}\b"
     pattern = re.compile(
         rf"^[({{]?\s*(?:\*|copy\.(?:copy|deepcopy)\()?\s*{word}\s*\)?\s*[)}}]?$|[({{]\s*\*\s*{word}\s*[)}}]"

@@ -10,7 +10,7 @@ __all__ = ["broken_rule"]
 def broken_rule(rule_id: str, what: str, *, where: str, got: object = None) -> PluginError:
     """Return the error for a plugin that breaks a rule of the contract while a plan is built or loaded.
 
-    The expectation and the fix are those that ``dovetail check`` prints for the rule, so that both reports agree.
+    The expectation and the fix are the texts of the rule in ``dovetail check``, so that both reports agree.
 
     Args:
         rule_id: Identifier of the rule, such as ``R24``.

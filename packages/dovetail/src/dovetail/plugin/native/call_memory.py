@@ -31,7 +31,7 @@ __all__ = [
 A = TypeVar("A", bound="ctypes.Array[Any] | ctypes.Structure")
 
 OVERWRITTEN: Final = b"\xdb\xdb\xff\x7f"
-"""What memory holds after its call: NaN as float32 and float64, 2147474395 as int32, and no text."""
+"""Contents of memory after its call: NaN as float32 and float64, 2147474395 as int32, and no text."""
 _MAX_QUARANTINE_BYTES: Final = 4 << 20
 """Bytes of overwritten memory that are kept, the newest; larger blocks are freed at once."""
 
@@ -131,7 +131,7 @@ class OverwrittenMemory(CallMemory):
 class RetainedMemory(CallMemory):
     """Memory that stays readable, for a checker that judges stale reads by rules of their own.
 
-    Fields stay as they are. Descriptors and addresses, of which every run has several, are replaced by those of the
+    Fields are never changed. Descriptors and addresses, of which every run has several, are replaced by those of the
     next call of the thread, so that memory does not grow.
 
     Args:
@@ -156,14 +156,14 @@ class RetainedMemory(CallMemory):
         return ctypes.addressof(block)
 
     def end(self) -> None:
-        """Leave the memory as it is."""
+        """Keep the memory readable."""
 
 
 class GuardedMemory(CallMemory):
     """Memory on pages of its own, to which access is withdrawn after the call: a stale read ends the process.
 
     Args:
-        must_guard: Predicate on the label of an argument; memory of the others stays as it is.
+        must_guard: Predicate on the label of an argument; memory of the others stays readable.
         labels: List that receives the label of every argument.
     """
 

@@ -32,7 +32,7 @@ _NUM_BLOCKS: Final = 8
 
 
 def run_guarded(life: Life, wanted: FreshRun, make: Callable[[], Specimen]) -> list[str]:
-    """Take an object through its life with access to arguments withdrawn after each callback.
+    """Call the callbacks of an object in order, and withdraw access to the arguments after each.
 
     Args:
         life: The plugin with its inputs.
@@ -54,7 +54,7 @@ def run_guarded(life: Life, wanted: FreshRun, make: Callable[[], Specimen]) -> l
 
 
 def _exercise(life: Life, wanted: FreshRun, specimen: Specimen) -> None:
-    """Call everything that may use what an earlier callback got."""
+    """Call every callback that may use an argument of an earlier one."""
     sources = [specimen]
     if wanted.stored is None:
         life.declare(specimen)

@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 _ORPHAN_FIX: Final = (
     "copy in clone what destroy releases, and point every part of the new object at the new object: "
-    "capabilities that know their plugin are made anew, not copied"
+    "create capabilities that know their plugin again, and do not copy them"
 )
 _ROUNDS: Final = 8
 _PAUSE_S: Final = 2e-5
