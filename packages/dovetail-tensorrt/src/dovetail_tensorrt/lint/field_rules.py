@@ -115,7 +115,7 @@ def _find_kept_cpp(facts: ClassFacts, method: MethodFacts, known: Mapping[str, C
 
 
 def _outlives(target: str, objects: Container[str], known: Mapping[str, ClassFacts]) -> bool:
-    """True if the target of an assignment outlives the method: a member, a global variable, or a part of another object."""
+    """True if a target outlives the method: a member, a global variable, or a part of another object."""
     if re.fullmatch(r"\w+", target):
         return _MEMBER.fullmatch(target) is not None or any(target in facts.members for facts in known.values())
     return re.split(r"\.|->|\[", target)[0] not in objects

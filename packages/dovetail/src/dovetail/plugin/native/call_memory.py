@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 __all__ = [
     "OVERWRITTEN",
@@ -76,7 +76,7 @@ class CallMemory(ABC):
 
     def place(self, array: A, label: str) -> A:
         """Return an array or structure of the same contents in memory of the call."""
-        return type(array).from_address(self.copy(bytes(array), label))
+        return cast("A", type(array).from_address(self.copy(bytes(array), label)))
 
 
 class _Quarantine:
@@ -146,7 +146,7 @@ class RetainedMemory(CallMemory):
         """Return an array of the same contents where the last call had its own."""
         key = threading.get_ident(), label, ctypes.sizeof(array)
         placed: A = self._places.setdefault(key, array)
-        ctypes.memmove(placed, array, ctypes.sizeof(array))
+        ctypes.memmove(ctypes.addressof(placed), ctypes.addressof(array), ctypes.sizeof(array))
         return placed
 
     def allocate(self, size_bytes: int, label: str) -> int:

@@ -42,10 +42,13 @@ class PreparedEnqueue:
         descs = pack_descs(input_desc), pack_descs(output_desc)
         addresses: tuple[Any, Any] = pack_addresses([0] * len(input_desc)), pack_addresses([0] * len(output_desc))
         if memory is not None:
-            names = ("input", "output")
-            descs = tuple(memory.place(d, f"the {n} descriptors of enqueue") for d, n in zip(descs, names, strict=True))
-            addresses = tuple(
-                memory.place(a, f"the {n} addresses of enqueue") for a, n in zip(addresses, names, strict=True)
+            descs = (
+                memory.place(descs[0], "the input descriptors of enqueue"),
+                memory.place(descs[1], "the output descriptors of enqueue"),
+            )
+            addresses = (
+                memory.place(addresses[0], "the input addresses of enqueue"),
+                memory.place(addresses[1], "the output addresses of enqueue"),
             )
         self._kept: Final = descs
         self._inputs, self._outputs = addresses
