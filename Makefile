@@ -66,9 +66,9 @@ QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What compiles C++ first.
 NATIVE := tests/cpu/plugin/native tests/cpu/runtime/embedded
 # What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
-HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life.py) \
+HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life.py stale.py) \
 	tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py \
-	tests/null/plugin/check/test_rules.py tests/null/plugin/check/cases/test_discovery.py tests/cpu/testing \
+	tests/null/plugin/check/test_rules.py tests/null/plugin/check/test_later_runs.py tests/null/plugin/check/cases/test_discovery.py tests/cpu/testing \
 	tests/ort_ep/lifetime tests/ort_ep/device/test_exits.py tests/adversarial/network/test_growth.py \
 	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py \
 	tests/adversarial/plan/test_manifest_attacks.py tests/adversarial/plan/test_partition_attacks.py \
