@@ -86,3 +86,27 @@ def test_a_cross_compilation_target_knows_no_address(paper: Any) -> None:
     from dovetail.provider.loader import get_provider
 
     assert get_provider("cuda", {"target": "sm_90"}).find_access(X.ctypes.data) is None
+
+
+@pytest.mark.parametrize("on_host", range(8))
+def test_locations_are_the_same_for_every_set_of_layers_on_the_host(paper: Any, on_host: int) -> None:
+    """Each of three layers runs on the device or on the host, by an annotation."""
+    text = "(float[2,3] x) => (float[2,3] y, float[2,3] z) { a = Neg(x) y = Exp(a) z = Add(y, x) }"
+    model, driver = onnx.parser.parse_model(HEAD + text), paper[1]
+    names = ["neg", "exp", "add"]
+    for node, name in zip(model.graph.node, names, strict=True):
+        node.name = name
+    config = dovetail.BuilderConfig()
+    config.layer_providers = {name: "cpu" for bit, name in enumerate(names) if on_host >> bit & 1}
+    engine = dovetail.compile(model, providers=["cuda", "cpu"], config=config)
+    assert {engine.get_tensor_location(name) for name in "xyz"} == {dovetail.TensorLocation.DEVICE}
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    wanted = {"y": np.exp(-x), "z": np.exp(-x) + x}
+    context, targets = engine.create_execution_context(), {name: upload(driver, np.zeros_like(x)) for name in "yz"}
+    context.set_tensor_addresses([upload(driver, x), *targets.values()])
+    for _ in range(3):
+        context.execute_async_v3(0)
+        for name, address in targets.items():
+            np.testing.assert_allclose(download(driver, address, x), wanted[name], rtol=1e-5)
+    for name, result in engine.run(x).items():
+        np.testing.assert_allclose(result, wanted[name], rtol=1e-5)

@@ -456,3 +456,17 @@ def test_a_requested_alias_of_a_host_step_is_refused_unless_both_are_on_the_host
         assert locations(engine) == {"past": HOST, "new": DEVICE, "present": HOST}
         past, new = np.zeros((1, 4, 8), np.float32), np.ones((1, 1, 8), np.float32)
         np.testing.assert_array_equal(engine(past.copy(), new), expected(model, past, new))
+
+
+def test_the_location_of_a_network_tensor_is_kept() -> None:
+    for ops in (None, []):
+        with host_device(ops=ops):
+            network = dt.Builder().create_network()
+            x = network.add_input("x", dt.float32, (3, 8))
+            x.location = HOST
+            y = network.add_activation(x, dt.ActivationType.RELU).get_output(0)
+            y.name = "y"
+            network.mark_output(y)
+            engine = dt.compile(network, providers=["host_device", "cpu"])
+            assert locations(engine) == {"x": HOST, "y": DEVICE}
+            np.testing.assert_allclose(engine(X), np.maximum(X, 0))

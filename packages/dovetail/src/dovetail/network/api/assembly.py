@@ -34,7 +34,7 @@ def assemble(network: NetworkCore) -> ir.Model:
     if not network._outputs:
         raise ModelError("the network has no output", where="to_model", fix="call mark_output")
     emitter = Emitter(network, reserved=_tensor_names(network))
-    inputs = [emitter.add_input(tensor) for tensor in network._inputs]
+    inputs = [_keep_location(emitter.add_input(tensor), tensor) for tensor in network._inputs]
     assembler = Assembler(network, emitter)
     assembler.write(assembler.units(None), None)
     outputs = [_output_value(assembler, tensor) for tensor in network._outputs]
@@ -80,11 +80,16 @@ def _output_value(assembler: Assembler, tensor: ITensor) -> ir.Value:
             value = emitter.op("Identity", emitter[tensor])
             value.name = tensor.name
             emitter.alias(tensor, value)
-    value = emitter.write_output(tensor)
-    if tensor.location == TensorLocation.HOST:
-        value.metadata_props["dovetail.location"] = "host"
+    value = _keep_location(emitter.write_output(tensor), tensor)
     if tensor in emitter.network._shape_outputs:
         value.metadata_props["dovetail.shape_output"] = "1"
+    return value
+
+
+def _keep_location(value: ir.Value, tensor: ITensor) -> ir.Value:
+    """Note on the value of an input or output that the network places it in host memory."""
+    if tensor.location == TensorLocation.HOST:
+        value.metadata_props["dovetail.location"] = "host"
     return value
 
 
