@@ -252,7 +252,7 @@ class Cudnn(ConvLibrary):
             size_bytes = int(graph.get_workspace_size())
         except Exception:  # noqa: BLE001 - the form is the library's own; what it means is stored besides
             return self._rebuild(conv, plan)
-        if not hasattr(graph, "query_tensor_attributes_of_uid"):  # a front end that cannot tell what it has read
+        if not hasattr(graph, "query_tensor_attributes_of_uid"):  # an older front end, which does not report tensors
             return self._rebuild(conv, plan)
         self._verify(graph, conv, plan)
         return graph, size_bytes
