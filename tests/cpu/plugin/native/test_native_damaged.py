@@ -30,13 +30,13 @@ def put(data: bytearray, offset: int, value: int, form: str = "<Q") -> None:
 
 
 def segment_of(data: bytes, kind: int) -> int:
-    """Where the first program header of a type is."""
+    """Offset of the first program header of a type."""
     start, count = read_at(data, 32), struct.unpack_from("<H", data, 56)[0]
     return next(start + 56 * i for i in range(count) if struct.unpack_from("<I", data, start + 56 * i)[0] == kind)
 
 
 def entry_of(data: bytes, tag: int) -> int:
-    """Where the entry of the dynamic section with a tag is."""
+    """Offset of the entry of the dynamic section with a tag."""
     start = read_at(data, segment_of(data, 2) + 8)
     return next(at for at in range(start, len(data), 16) if read_at(data, at) == tag)
 

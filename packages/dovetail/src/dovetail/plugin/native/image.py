@@ -74,7 +74,7 @@ class NativeImage:
         self._close.atexit = False
 
     def call(self, function: str, method: str, *arguments: Any, owner: str = "") -> None:
-        """Call a function of the library's table.
+        """Call a function of the table.
 
         Args:
             function: The function.

@@ -20,7 +20,7 @@ __all__ = ["gather_native_creators", "load_native_creators"]
 _ENTRY: Final = "getCreators"
 _OLD_ENTRY: Final = "getPluginCreators"
 _MAX_CREATORS: Final = 1 << 16
-"""A larger count is a mistake, and reading so many would leave the library's memory."""
+"""A larger count is a mistake, and reading such an array would leave the memory of the library."""
 
 
 def load_native_creators(path: Path, registry: PluginRegistry) -> tuple[NativeCreator, ...]:

@@ -159,7 +159,7 @@ def check_symbols(view: _View, tags: Mapping[int, int], strings_bytes: int, coun
         view: Returns the bytes at an address, or raises.
         tags: Entries of the dynamic section.
         strings_bytes: Size of the table of strings.
-        count: Number of symbols, if the section headers tell it.
+        count: Number of symbols, if the section headers contain it.
 
     Returns:
         The number of symbols.
