@@ -7,11 +7,11 @@ from typing import Final
 from dovetail.errors import PluginError
 from dovetail.loggers import ILogger, Severity
 from dovetail.plan.manifest import PluginRecord
-from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.plugin.required import broken_rule
 from dovetail.runtime.bind.template import create_runtime_plugin
 
 __all__ = ["check_copy", "check_creator_exists", "check_runtime_plugin"]

@@ -22,7 +22,6 @@ from dovetail.errors import DovetailError, PluginError
 from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
 from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plugin.adapters import class_name
-from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
 from dovetail.plugin.interfaces import (
     APILanguage,
@@ -35,6 +34,7 @@ from dovetail.plugin.interfaces import (
     PluginCapabilityType,
 )
 from dovetail.plugin.kernels import KernelLaunch
+from dovetail.plugin.required import broken_rule
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
 __all__ = ["MAX_OUTPUTS", "PluginHandle", "device_required", "is_success", "locate_error"]

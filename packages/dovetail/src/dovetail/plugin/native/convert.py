@@ -10,7 +10,6 @@ import numpy as np
 
 from dovetail.errors import PluginError
 from dovetail.formats import pack_nibbles, unpack_nibbles
-from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, element_type
 from dovetail.plugin.native.call_memory import CallMemory, is_overwritten
 from dovetail.plugin.native.layout import (
@@ -22,6 +21,7 @@ from dovetail.plugin.native.layout import (
     NativeFieldCollection,
     NativeTensorDesc,
 )
+from dovetail.plugin.required import broken_rule
 from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
 __all__ = [

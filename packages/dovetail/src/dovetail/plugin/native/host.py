@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ErrorCode, ILogger, Logger, Severity
-from dovetail.plugin.native.context import find_context
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
@@ -30,7 +29,7 @@ from dovetail.plugin.native.layout import (
     ReleaseFunction,
     ReportFunction,
 )
-from dovetail.plugin.native.resource import NativeResource
+from dovetail.plugin.native.resource import NativeResource, find_context
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 
 __all__ = ["attach_host"]

@@ -6,8 +6,8 @@ from collections import deque
 from typing import Final
 
 from dovetail.errors import PluginError
-from dovetail.plugin.native.context import NativeContext
 from dovetail.plugin.native.image import NativeImage
+from dovetail.plugin.native.resource import NativeContext
 
 __all__ = ["NativeObject"]
 

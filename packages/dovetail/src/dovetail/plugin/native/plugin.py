@@ -16,11 +16,11 @@ from dovetail.plugin.interfaces import (
     PluginCapabilityType,
 )
 from dovetail.plugin.native.capabilities import NativeBuild, NativeCore, NativeRuntime
-from dovetail.plugin.native.context import NativeContext
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability
 from dovetail.plugin.native.object import NativeObject
 from dovetail.plugin.native.quick_build import QUICK_MAJOR, NativeQuickBuild
+from dovetail.plugin.native.resource import NativeContext
 
 __all__ = ["NativePlugin", "adopt_plugin"]
 

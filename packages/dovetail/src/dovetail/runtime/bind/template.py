@@ -9,12 +9,12 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import PlanError, ProviderError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord
-from dovetail.plugin.contract_errors import broken_rule
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.kernels import LAUNCHED, StoredLaunch, decode_launch
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.plugin.required import broken_rule
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import CompiledKernel, StoredKernel, TensorSpec
 from dovetail.provider.options import Providers
