@@ -1,13 +1,17 @@
-"""End the process in one way while plugins are in use; the exit status is judged by the caller.
+"""End processes in one way while plugins are in use, and print their exit statuses as JSON.
 
-Arguments: the library of ``exits.cpp``, the name of a scenario, and how many milliseconds to work before the end.
+Arguments: the library of ``exits.cpp``, the name of a scenario, and the number of processes. Each is forked after the
+imports, works for a random time of at most 40 ms, and ends as any Python process does. A process that takes more than a
+minute is killed and has the status -9.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -21,6 +25,7 @@ import numpy as np
 import dovetail as dt
 
 X: Final = np.ones((8, 16), np.float32)
+MAX_SECONDS: Final = 60
 
 
 class Quiet(dt.ILogger):
@@ -409,11 +414,41 @@ SCENARIOS: Final[dict[str, Callable[[str], None]]] = {
 }
 
 
+def warm_up() -> None:
+    """Import all that the scenarios use, so that the time before the end is spent in plugins."""
+    registry, creator = dt.get_plugin_registry(), SlowPythonCreator()
+    registry.register_creator(creator)
+    make_engine("SlowPython").run(X)
+    registry.deregister_creator(creator)
+
+
+def wait(pid: int) -> int:
+    """The exit status of a process; -9 where it does not end."""
+    limit = time.monotonic() + MAX_SECONDS
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def main() -> None:
-    """Run the scenario, work for a while, and end."""
-    path, name, milliseconds = str(Path(sys.argv[1])), sys.argv[2], float(sys.argv[3])
-    SCENARIOS[name](path)
-    time.sleep(milliseconds / 1000)
+    """Fork the processes; in one of them, run the scenario and return for the end of the interpreter."""
+    path, name, count = str(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+    warm_up()
+    statuses = []
+    for _ in range(count):
+        sys.stdout.flush()
+        delay_s = random.uniform(0, 0.04)
+        pid = os.fork()
+        if pid == 0:
+            SCENARIOS[name](path)
+            time.sleep(delay_s)
+            return
+        statuses.append(wait(pid))
+    print(json.dumps(statuses))
 
 
 if __name__ == "__main__":

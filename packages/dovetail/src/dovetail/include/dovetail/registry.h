@@ -41,7 +41,9 @@ protected:
 class IPluginRegistry
 {
 public:
-    // False where the library has a creator of the same name, version and namespace already.
+    // Registers a creator for the process: in Dovetail's plugin registry and in this one of every other library. While
+    // Dovetail loads the library, the creator is registered in the registry that loads it instead. False if a creator
+    // of the same name, version and namespace is registered.
     virtual bool registerCreator(IPluginCreatorInterface& creator, AsciiChar const* pluginNamespace) noexcept = 0;
     virtual bool deregisterCreator(IPluginCreatorInterface const& creator) noexcept = 0;
     virtual IPluginCreatorInterface* const* getAllCreators(int32_t* numCreators) const noexcept = 0;
@@ -50,14 +52,14 @@ public:
     virtual IPluginCreator* getPluginCreator(AsciiChar const* pluginName, AsciiChar const* pluginVersion,
         AsciiChar const* pluginNamespace = "") noexcept
         = 0;
-    // A creator of this library, or null.
+    // A C++ creator of the process or of this library, or null.
     virtual IPluginCreatorInterface* getCreator(AsciiChar const* pluginName, AsciiChar const* pluginVersion,
         AsciiChar const* pluginNamespace = "") noexcept
         = 0;
     // The resources of Dovetail's global registry, which all libraries and Python plugins share.
     virtual IPluginResource* acquirePluginResource(AsciiChar const* key, IPluginResource* resource) noexcept = 0;
     virtual int32_t releasePluginResource(AsciiChar const* key) noexcept = 0;
-    // This registry has no parent: what it has is all there is.
+    // The same as getAllCreators: this registry has no parent.
     virtual IPluginCreatorInterface* const* getAllCreatorsRecursive(int32_t* numCreators) noexcept = 0;
     virtual bool isParentSearchEnabled() const noexcept = 0;
     virtual void setParentSearchEnabled(bool enabled) noexcept = 0;
