@@ -51,7 +51,7 @@ SCENARIOS = [
     "ort_cpp",
     "ort_python",
 ]
-if importlib.util.find_spec("tensorrt") is not None:
+if importlib.util.find_spec("dovetail_tensorrt") is not None:
     SCENARIOS.append("tensorrt_module")
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 import dovetail as dt
+from dovetail.loggers import Severity
 
 X: Final = np.ones((8, 16), np.float32)
 MAX_SECONDS: Final = 60
@@ -31,7 +32,7 @@ MAX_SECONDS: Final = 60
 class Quiet(dt.ILogger):
     """A logger in Python, so that every message of a library enters the interpreter."""
 
-    def log(self, severity: dt.Severity, msg: str) -> None:
+    def log(self, severity: Severity, msg: str) -> None:
         """Drop the message."""
 
 
@@ -313,7 +314,7 @@ def interrupted(path: str) -> None:
 def hard_exit(path: str) -> None:
     """The process ends without any handler."""
     daemon_chatty(path)
-    load(path).useHostAtEnd()
+    ctypes.CDLL(path).useHostAtEnd()
     time.sleep(0.02)
     os._exit(3)
 
@@ -333,7 +334,7 @@ def non_daemon(path: str) -> None:
 
 def tensorrt_module(path: str) -> None:
     """Daemon threads run an engine of the tensorrt-shaped module."""
-    import tensorrt as trt
+    from dovetail_tensorrt import trt
 
     load(path)
     engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(build())
