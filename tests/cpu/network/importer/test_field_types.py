@@ -35,7 +35,7 @@ class Keeping(ScalePlugin):
 
 
 class Noting(PlainCreator):
-    """Declares one field and keeps what it receives in each phase."""
+    """Declares one field and keeps the fields that it receives in each phase."""
 
     def __init__(self, declared: Any) -> None:
         super().__init__("TestScale", Keeping)
@@ -167,7 +167,7 @@ def test_an_undeclared_integer_is_int32_whatever_its_value(value: int) -> None:
         assert (field.type, field.data.tolist()) == (T.INT32, [value])
 
 
-def test_bytes_of_an_undeclared_uint8_tensor_arrive_as_they_are() -> None:
+def test_bytes_of_an_undeclared_uint8_tensor_are_unchanged() -> None:
     built, loaded = compile_model(T.UNKNOWN, tensor(200, 255, dtype=np.uint8))
     for field in (built, loaded):
         assert field.type is T.UNKNOWN
