@@ -127,4 +127,11 @@ private:
 
 } // namespace
 
-REGISTER_TENSORRT_PLUGIN(TurnedCreator);
+// The macro would register it in the default namespace, which is not that of its plugins.
+extern "C" TENSORRTAPI IPluginCreatorInterface* const* getCreators(int32_t& count)
+{
+    static TurnedCreator creator;
+    static IPluginCreatorInterface* const creators[]{&creator};
+    count = 1;
+    return creators;
+}
