@@ -301,7 +301,7 @@ def _read_calibration(content: bytes) -> None:
 
 
 def _read_library(content: bytes) -> None:
-    from dovetail.plugin.payload import decode_payload
+    from dovetail.plugin.carried.payload import decode_payload
 
     decode_payload(content, where="library")
 

@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError, InternalError, ModelError, PlanCorrup
 from dovetail.loggers import Logger, Severity
 from dovetail.plan.container import PlanFile, plan_bytes
 from dovetail.plan.manifest import decode_manifest
-from dovetail.plugin.payload import decode_payload
+from dovetail.plugin.carried.payload import decode_payload
 
 BAD = {
     "half a character": b'{"a": "\xff"}',

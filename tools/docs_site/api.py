@@ -27,7 +27,10 @@ TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "layer-options": ("Options of layers", ("dovetail.network.api.enums",)),
     "plugins": ("Plugins", ("dovetail.plugin",)),
-    "types": ("Types and shapes", ("dovetail.types", "dovetail.expr", "dovetail.contract_enum")),
+    "types": (
+        "Types and shapes",
+        ("dovetail.types", "dovetail.expr", "dovetail.contract_enum", "dovetail.strict_attributes"),
+    ),
     "errors": ("Errors and logs", ("dovetail.errors", "dovetail.loggers")),
     "providers": ("Providers", ("dovetail.provider",)),
 }

@@ -16,7 +16,7 @@ import dovetail
 from dovetail.provider.loader import get_default_options, get_provider
 from dovetail_cuda.lower.images import NHWC_DOMAIN
 from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
-from dovetail_cuda.run.memory import PoolMemory
+from dovetail_cuda.run.arenas.memory import PoolMemory
 from tests.cuda.channels_last import HEAD, MODELS
 from tests.cuda.fallbacks import FALLBACKS
 from tests.cuda.graphs import check_graphs, check_moved_buffers, check_short_threads

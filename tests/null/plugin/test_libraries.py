@@ -436,10 +436,10 @@ def test_a_hostile_payload_is_refused_before_anything_runs(
 
 def test_payloads_are_bounded(registry: PluginRegistry, monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
     payload = pack_library(package)
-    monkeypatch.setattr("dovetail.plugin.payload.MAX_FILES", 2)
+    monkeypatch.setattr("dovetail.plugin.carried.payload.MAX_FILES", 2)
     with pytest.raises(PlanCorruptError, match="too many files"):
         load_packed_library("big", payload, registry)
-    monkeypatch.setattr("dovetail.plugin.payload.MAX_PAYLOAD_BYTES", 10)
+    monkeypatch.setattr("dovetail.plugin.carried.payload.MAX_PAYLOAD_BYTES", 10)
     with pytest.raises(PlanCorruptError, match="too large"):
         load_packed_library("big", payload, registry)
     with pytest.raises(PluginError, match="cannot be carried in a plan: a plugin library is too large"):

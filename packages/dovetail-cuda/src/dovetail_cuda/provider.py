@@ -39,6 +39,7 @@ from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.arenas.guards import GuardedMemory
 from dovetail_cuda.run.arenas.library_memory import LibraryMemory
+from dovetail_cuda.run.arenas.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.arenas.memory_choice import open_memory
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.convolutions import BuiltConvPlan, Convolution
@@ -46,7 +47,6 @@ from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
 from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, Cudnn, is_cudnn_here, make_search, open_or_warn
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.plugin_kernel import PluginKernel

@@ -336,6 +336,9 @@ from dovetail.runtime.refit import (
 from dovetail.session import (
     InferenceSession as InferenceSession,
 )
+from dovetail.strict_attributes import (
+    StrictAttributes as StrictAttributes,
+)
 from dovetail.types import (
     DataType as DataType,
     Dims as Dims,

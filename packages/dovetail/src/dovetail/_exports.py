@@ -18,6 +18,7 @@ _MODULES: dict[str, str] = {
     "dovetail.build.precision.options": "PrecisionOptions",
     "dovetail.build.assign.support": "Support find_support",
     "dovetail.contract_enum": "ContractEnum",
+    "dovetail.strict_attributes": "StrictAttributes",
     "dovetail.growth": "GrowthLimits",
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",

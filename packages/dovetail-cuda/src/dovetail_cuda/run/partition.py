@@ -15,9 +15,9 @@ import numpy as np
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, PlanCorruptError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
+from dovetail_cuda.run.arenas.memory import DeviceMemory
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import DeviceMemory
 from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, ProductLaunch
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import LoadedFunction, ReadyLaunch, Resources, load_functions, prepare_launch

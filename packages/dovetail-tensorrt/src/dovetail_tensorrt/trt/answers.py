@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self, TypeVar
 
 import dovetail
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 from dovetail_tensorrt.trt.removed import RemovedNames
 
 __all__ = [

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import dovetail
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 
 __all__ = ["Logger"]
 

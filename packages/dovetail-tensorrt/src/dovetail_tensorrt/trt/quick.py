@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dovetail
-from dovetail import ContractEnum
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import ContractEnum, StrictAttributes
 
 __all__ = [
     "IPluginCreatorV3Quick",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import dovetail
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 from dovetail_tensorrt.trt.parts import import_part
 

@@ -55,7 +55,7 @@ from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
-from dovetail.build.tune.plugin_runs import PluginRunner
+from dovetail.build.tune.plugin_run.runner import PluginRunner
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.trial import PluginLayer, dynamic_descs

@@ -28,10 +28,10 @@ from dovetail.entry_points import PLUGIN_GROUP, Offer, find_offers, loading_poli
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ILogger, ILoggerFinder, Severity
 from dovetail.near_names import find_near
-from dovetail.plugin._memory_import import PREFIX, add_sources, remove_sources
 from dovetail.plugin.adapters import resolve_creator
+from dovetail.plugin.carried.memory_import import PREFIX, add_sources, remove_sources
+from dovetail.plugin.carried.payload import NativePayload, decode_payload, is_native, pack_library
 from dovetail.plugin.creators import bind_creator
-from dovetail.plugin.payload import NativePayload, decode_payload, is_native, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
 from dovetail.stand_ins import advise_missing, with_stand_ins
 

@@ -156,8 +156,8 @@ def _unusable(reason: str) -> PlanCorruptError:
 
 def _load_libraries(manifest: Manifest, blobs: BlobStore, registry: PluginRegistry) -> None:
     # Few plans carry libraries, and what imports them takes as long to import as a tenth of the runtime.
+    from dovetail.plugin.carried.payload import decode_payload
     from dovetail.plugin.libraries import load_packed_library
-    from dovetail.plugin.payload import decode_payload
 
     payloads = [(library.name, bytes(blobs.bytes_of(library.blob))) for library in manifest.libraries]
     for name, payload in payloads:

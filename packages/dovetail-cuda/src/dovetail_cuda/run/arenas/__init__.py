@@ -1,1 +1,1 @@
-"""Memory of a device that is cut into chunks: the arena, guards around it, and which kind of memory an engine uses."""
+"""Device memory: pools, blocks, the arena that divides them into chunks, guards, and the choice for an engine."""

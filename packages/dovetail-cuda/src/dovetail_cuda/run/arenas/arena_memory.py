@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.allocators import IGpuAllocator
 from dovetail_cuda.run.arenas.arena import ALIGNMENT, Arena, ArenaRules, ArenaStatistics
-from dovetail_cuda.run.memory import DeviceMemory
+from dovetail_cuda.run.arenas.memory import DeviceMemory
 
 if TYPE_CHECKING:
     from dovetail_cuda.run.gpu import Gpu

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dovetail_cuda.run.memory import DeviceMemory
+from dovetail_cuda.run.arenas.memory import DeviceMemory
 
 __all__ = ["GuardedMemory", "Leak"]
 

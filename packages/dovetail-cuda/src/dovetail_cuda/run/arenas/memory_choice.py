@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_cuda.run.arenas.arena import ArenaRules
 from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
-from dovetail_cuda.run.memory import BlockMemory, DeviceMemory, ExternalMemory, PoolMemory
+from dovetail_cuda.run.arenas.memory import BlockMemory, DeviceMemory, ExternalMemory, PoolMemory
 
 if TYPE_CHECKING:
     from dovetail_cuda.options import CudaOptions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dovetail
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 
 __all__ = ["ITimingCache", "TimingCacheKey", "TimingCacheValue"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dovetail
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 
 __all__ = ["EngineInspector"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 from dovetail_tensorrt.trt.enums import ExecutionContextAllocationStrategy, SerializationFlag
 
 __all__ = ["IRuntimeConfig", "ISerializationConfig"]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import dovetail
-from dovetail import ContractEnum
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import ContractEnum, StrictAttributes
 from dovetail_tensorrt.trt.parsing.models import ParsedModel
 
 __all__ = ["ErrorCode", "ParserError", "describe_errors", "refuse_accelerator"]

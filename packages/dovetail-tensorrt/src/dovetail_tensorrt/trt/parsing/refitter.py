@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dovetail
-from dovetail.strict_attributes import StrictAttributes
+from dovetail import StrictAttributes
 from dovetail_tensorrt.trt.answers import Reporter
 from dovetail_tensorrt.trt.execution.refitter import Refitter
 from dovetail_tensorrt.trt.parsing.errors import ErrorCode, ParserError

@@ -15,7 +15,7 @@ from dovetail.build.tune.agree import Result
 from dovetail.build.tune.candidates import Outcome, TimedCandidate, candidate_record, pick_best
 from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations, layout_text
 from dovetail.build.tune.keys import make_key
-from dovetail.build.tune.plugin_checks import check_run
+from dovetail.build.tune.plugin_run.checks import check_run
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.trial import PluginLayer, PluginTrial, dynamic_descs, workspace_descs
 from dovetail.build.tune.tuner import CandidateTuner

@@ -18,8 +18,8 @@ from typing import Any
 from dovetail.errors import DovetailError, PluginError, UsageError
 from dovetail.near_names import suggest
 from dovetail.plugin.adapters import is_adaptable_creator, is_adaptable_plugin, resolve_creator, resolve_plugin
+from dovetail.plugin.carried.payload import is_native
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
-from dovetail.plugin.payload import is_native
 from dovetail.plugin.quick import QuickLayer
 from dovetail.plugin.registry import collect_static_registrations, get_plugin_registry, instantiate
 from dovetail.stand_ins import advise_missing, with_stand_ins

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, PluginError, ResourceError
+from dovetail.plugin.carried.payload import read_elf_target
 from dovetail.plugin.native.image import NativeImage, open_image
-from dovetail.plugin.payload import read_elf_target
 
 __all__ = ["open_carried_image"]
 

@@ -14,7 +14,7 @@ from dovetail.plugin.native.convert import PackedFields, read_fields, read_text
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability, NativeIdentity
 from dovetail.plugin.native.plugin import NativePlugin, adopt_plugin
-from dovetail.plugin.native.registrations import Scope, set_scope
+from dovetail.plugin.native.registrations import RegistrationScope, set_scope
 from dovetail.types import TensorRTPhase
 
 __all__ = ["NativeCreator"]
@@ -60,13 +60,13 @@ class NativeCreator(IPluginCreatorV3One):
 
     def publish(self, *, listed: bool) -> None:
         """Add the creator to the registry of the process as C++ libraries see it, or remove it from there."""
-        self._set_scope(Scope.PROCESS if listed else Scope.LOADER)
+        self._set_scope(RegistrationScope.PROCESS if listed else RegistrationScope.LOADER)
 
     def refuse(self) -> None:
         """Mark the registration as a duplicate of another in the registry of the process."""
-        self._set_scope(Scope.DUPLICATE)
+        self._set_scope(RegistrationScope.DUPLICATE)
 
-    def _set_scope(self, scope: Scope) -> None:
+    def _set_scope(self, scope: RegistrationScope) -> None:
         set_scope(self._image, self._handle, self.plugin_namespace, scope, safe=self.safe)
 
     def _text(self, raw: bytes | None, method: str) -> str:

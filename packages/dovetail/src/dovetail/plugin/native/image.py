@@ -165,10 +165,10 @@ def find_loaded_image(file: str) -> NativeImage | None:
 
 def _claim_registrations(image: NativeImage) -> None:
     """Reserve the static registrations of a library for the registry that loads it."""
-    from dovetail.plugin.native.registrations import Scope, read_registrations, set_scope
+    from dovetail.plugin.native.registrations import RegistrationScope, read_registrations, set_scope
 
     for entry in read_registrations(image):
-        set_scope(image, entry.address, entry.namespace, Scope.LOADER, safe=entry.is_safe)
+        set_scope(image, entry.address, entry.namespace, RegistrationScope.LOADER, safe=entry.is_safe)
 
 
 def _require_entry(path: Path, where: str) -> None:

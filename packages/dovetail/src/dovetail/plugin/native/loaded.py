@@ -18,7 +18,7 @@ from dovetail.plugin.creators import CreatorKey
 from dovetail.plugin.native.image import NativeImage, find_loaded_image
 from dovetail.plugin.native.layout import NativeTable
 from dovetail.plugin.native.linker import count_loads, find_file, hold_object, list_objects
-from dovetail.plugin.native.registrations import Registration, Scope, read_registrations
+from dovetail.plugin.native.registrations import Registration, RegistrationScope, read_registrations
 
 __all__ = ["LoadedLibraries", "ProcessRegistration"]
 
@@ -85,9 +85,9 @@ class LoadedLibraries:
                 image = find_loaded_image(file)
                 if image is not None:
                     for entry in read_registrations(image):
-                        if entry.scope is Scope.PROCESS:
+                        if entry.scope is RegistrationScope.PROCESS:
                             found.append(ProcessRegistration(image, entry))
-                        elif entry.scope is Scope.DUPLICATE:
+                        elif entry.scope is RegistrationScope.DUPLICATE:
                             duplicates.append(_describe_duplicate(image, entry))
                     image.call("registration_problem", "registerCreator")
             except PluginError as error:

@@ -12,7 +12,7 @@ from dovetail.plugin.creators import bind_creator
 from dovetail.plugin.native.creator import NativeCreator
 from dovetail.plugin.native.host import attach_host
 from dovetail.plugin.native.image import NativeImage, open_image
-from dovetail.plugin.native.registrations import Scope, as_loading, read_registrations
+from dovetail.plugin.native.registrations import RegistrationScope, as_loading, read_registrations
 from dovetail.plugin.registry import PluginRegistry
 
 __all__ = ["gather_native_creators", "load_native_creators"]
@@ -36,7 +36,7 @@ def gather_native_creators(image: NativeImage, registry: PluginRegistry) -> tupl
     image.call("registration_problem", "REGISTER_TENSORRT_PLUGIN")
     declared, registered = _declared_creators(image, registry), _registered_creators(image)
     # A creator that is registered for the process already stands for one of the same key.
-    of_process = {bind_creator(creator): creator for scope, creator in registered if scope is Scope.PROCESS}
+    of_process = {bind_creator(creator): creator for scope, creator in registered if scope is RegistrationScope.PROCESS}
     creators = [of_process.get(bind_creator(creator), creator) for creator in declared]
     known = {bind_creator(creator) for creator in creators}
     for _, creator in registered:
@@ -80,7 +80,7 @@ def _declared_creators(image: NativeImage, registry: PluginRegistry) -> list[Nat
     return [NativeCreator(image, address) for address in listed[: count.value] if address]
 
 
-def _registered_creators(image: NativeImage) -> list[tuple[Scope, NativeCreator]]:
+def _registered_creators(image: NativeImage) -> list[tuple[RegistrationScope, NativeCreator]]:
     return [
         (entry.scope, NativeCreator(image, entry.address, entry.namespace, safe=entry.is_safe))
         for entry in read_registrations(image)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import RegistrationSink
 
-__all__ = ["Registration", "Scope", "as_loading", "read_registrations", "set_scope"]
+__all__ = ["Registration", "RegistrationScope", "as_loading", "read_registrations", "set_scope"]
 
 
-class Scope(IntEnum):
+class RegistrationScope(IntEnum):
     """The registries that see a registration."""
 
     PROCESS = 0
@@ -32,7 +32,7 @@ class Registration(NamedTuple):
     version: str
     namespace: str
     is_safe: bool
-    scope: Scope
+    scope: RegistrationScope
 
 
 def read_registrations(image: NativeImage) -> list[Registration]:
@@ -44,13 +44,17 @@ def read_registrations(image: NativeImage) -> list[Registration]:
         name, version, namespace = (
             (raw or b"").decode(errors="replace") for raw in (record.name, record.version, record.namespace)
         )
-        found.append(Registration(record.creator, name, version, namespace, bool(record.is_safe), Scope(record.scope)))
+        found.append(
+            Registration(
+                record.creator, name, version, namespace, bool(record.is_safe), RegistrationScope(record.scope)
+            )
+        )
 
     image.call("registrations", "registerCreator", RegistrationSink(receive), None)
     return found
 
 
-def set_scope(image: NativeImage, address: int, namespace: str, scope: Scope, *, safe: bool) -> None:
+def set_scope(image: NativeImage, address: int, namespace: str, scope: RegistrationScope, *, safe: bool) -> None:
     """Set the scope of a registration; a creator that the library did not register itself is added.
 
     Args:

@@ -6,7 +6,7 @@ covers the rest, so that a build fails where a plugin does. A plugin that cannot
 
 from __future__ import annotations
 
-from dovetail.build.tune.plugin_checks import FailedRunError, NotRunError, check_run, choose_integers
+from dovetail.build.tune.plugin_run.checks import FailedRunError, NotRunError, check_run, choose_integers
 from dovetail.build.tune.plugins import Choice, PluginTuner
 from dovetail.build.tune.trial import PluginLayer, PluginTrial
 from dovetail.build.tune.tuner import CandidateTuner

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Final
 
-from dovetail.plugin.payload import LibraryPayload
+from dovetail.plugin.carried.payload import LibraryPayload
 
 __all__ = ["PREFIX", "add_sources", "remove_sources"]
 

@@ -1,0 +1,1 @@
+"""One run of each plugin layer before a plan is saved, and the checks of that run."""
