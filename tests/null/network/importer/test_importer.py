@@ -487,13 +487,11 @@ class TestFields:
         field, _ = field_of(helper.make_attribute("a", ["x", "yz"]))
         assert (field.type, bytes(field.data)) == (self.T.CHAR, b"x\0yz\0")
 
-    def test_integers_that_do_not_fit_are_cut_with_a_warning(self) -> None:
-        field, notes = field_of(helper.make_attribute("a", [1, 2**32 + 5]))
-        assert (field.type, field.data.tolist()) == (self.T.INT32, [1, 5])
-        assert len(notes.warnings()) == 1
-        assert "4294967301 does not fit INT32 and is cut to 5" in notes.warnings()[0]
+    def test_integers_beyond_32_bits_need_a_declared_type(self) -> None:
+        with pytest.raises(ModelError, match="INT32 cannot hold 4294967301"):
+            field_of(helper.make_attribute("a", [1, 2**32 + 5]))
 
-    def test_integers_that_do_not_fit_stay_whole_where_the_creator_takes_them(self) -> None:
+    def test_integers_beyond_32_bits_keep_their_value_in_a_field_declared_int64(self) -> None:
         field, notes = field_of(helper.make_attribute("a", [1, 2**32 + 5]), self.T.INT64)
         assert (field.type, field.data.tolist()) == (self.T.INT64, [1, 2**32 + 5])
         assert not notes.warnings()
@@ -509,7 +507,7 @@ class TestFields:
             (np.int16, T.INT16),
             (np.int32, T.INT32),
             (np.int64, T.INT64),
-            (np.uint8, T.INT8),
+            (np.uint8, T.UNKNOWN),
             (np.bool_, T.INT8),
             (ml_dtypes.float8_e4m3fn, T.FP8),
         ],
