@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 import dovetail as dt
 from dovetail.element_types import BY_NAME
@@ -21,6 +21,12 @@ from dovetail.runtime.embedded.outputs import OutputResult
 TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint16", "int32", "int64", "bool")
 
 
+def _open(model: ModelProto) -> EmbeddedEngine:
+    """Compile a model, and load its plan from memory."""
+    plan = np.frombuffer(dt.compile(model, providers=["cpu"]).serialize(), np.uint8)
+    return open_engine((plan.ctypes.data, plan.nbytes), False, True, [], {}, None)
+
+
 @cache
 def _double(dtype: str) -> EmbeddedEngine:
     """Two of x, one after the other."""
@@ -28,7 +34,7 @@ def _double(dtype: str) -> EmbeddedEngine:
     ports = [[helper.make_tensor_value_info(name, kind, [rows, 2])] for name, rows in (("x", "n"), ("y", "m"))]
     graph = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["y"], axis=0)], "double", *ports)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return open_engine(bytes(dt.compile(model, providers=["cpu"]).serialize()), False, True, [], {}, None)
+    return _open(model)
 
 
 def _read(result: OutputResult, dtype: str) -> np.ndarray:
@@ -87,7 +93,7 @@ def test_an_allocator_gives_memory_for_a_type_that_plugins_lack() -> None:
         [helper.make_tensor_value_info("y", TensorProto.DOUBLE, ["n"])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    engine = open_engine(bytes(dt.compile(model, providers=["cpu"]).serialize()), False, True, [], {}, None)
+    engine = _open(model)
     context = engine.make_context()
     x, keep = np.arange(4, dtype=np.float64), np.array([True, False, False, True])
     context.set_input(0, x.ctypes.data, 32, x.shape, False)
@@ -100,7 +106,7 @@ def test_texts_have_no_address() -> None:
     ports = [[helper.make_tensor_value_info(name, TensorProto.STRING, [2])] for name in "xy"]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "texts", *ports)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    engine = open_engine(bytes(dt.compile(model, providers=["cpu"]).serialize()), False, True, [], {}, None)
+    engine = _open(model)
     assert engine.describe()[2][0][2:4] == ("tensor(string)", 0)
     with pytest.raises(UsageError, match="which has no address"):
         engine.make_context().set_input(0, 0, 0, (2,), False)
@@ -110,7 +116,7 @@ def _identity(dtype: str) -> EmbeddedEngine:
     ports = [[helper.make_tensor_value_info(name, BY_NAME[dtype].onnx_number, ["n", 3])] for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", *ports)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
-    return open_engine(bytes(dt.compile(model, providers=["cpu"]).serialize()), False, True, [], {}, None)
+    return _open(model)
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
