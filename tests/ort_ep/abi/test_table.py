@@ -18,6 +18,7 @@ from onnxruntime_ep_dovetail.abi import (
     negotiate,
 )
 from onnxruntime_ep_dovetail.abi.objects import make_status
+from onnxruntime_ep_dovetail.abi.table import ctype_of
 
 _GET_API = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
 _GET_VERSION = ctypes.CFUNCTYPE(ctypes.c_void_p)
@@ -144,6 +145,34 @@ def test_two_numbers_share_a_word_in_a_kernel() -> None:
     assert ctypes.c_uint32.from_address(kernel.address + 4).value == 0
     assert _slot(kernel, 1)
     kernel.release()
+
+
+CALLBACK_STRUCTS = [
+    name for name, slots in load_table().items() if not slots[0].is_function and any(slot.is_function for slot in slots)
+]
+
+
+@pytest.mark.parametrize("struct", CALLBACK_STRUCTS)
+def test_every_slot_passes_its_arguments_and_its_result(struct: str) -> None:
+    native = type("Native", (NativeObject,), {"struct": struct})(FakeRuntime("1.31.1").negotiate())
+    slots = load_table()[struct]
+    first_word = sum(not slot.is_function for slot in slots)
+    first_word -= first_word // 2  # two numbers share a word
+    for index, slot in enumerate(slot for slot in slots if slot.is_function):
+        types = [ctype_of(name) for name in slot.arguments or ()]
+        passed = [native.address, *(kind(0xF000_0000_0000_0001 * (1 + n)).value for n, kind in enumerate(types[1:]))]
+        result = None if ctype_of(slot.result) is None else ctype_of(slot.result)(0xFEDC_BA98_7654_3201).value
+        received: list[tuple[object, ...]] = []
+
+        def method(*arguments: object, result: object = result, into: list[tuple[object, ...]] = received) -> object:
+            into.append(arguments)
+            return result
+
+        native.set_slot(slot.name, method)
+        call = ctypes.CFUNCTYPE(ctype_of(slot.result), *types)(_slot(native, first_word + index))
+        assert call(*passed) == result, slot.name
+        assert received == [tuple(passed)], slot.name
+    native.release()
 
 
 def test_functions_is_a_table_at_an_address() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import sys
+import threading
+import time
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 from onnxruntime_ep_dovetail.abi import NativeObject, disarm_all, negotiate, write_pointer, write_size
+from onnxruntime_ep_dovetail.library import compute
 
 __all__ = ["install"]
 
@@ -23,6 +28,12 @@ _CREATE = ctypes.CFUNCTYPE(
 _RELEASE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _CUSTOM_OPS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FAIL = 1
+_MAX_HOLD_MS: Final = 1000
+"""Limit for the exit handlers that run after this one: one of them may be waiting for a thread whose run is held."""
+_MAX_WAIT_S: Final = 0.25
+"""Longest delay of the end of the process. Threads return within milliseconds, unless they run a session of another
+execution provider, which cannot be held."""
+_POLL_S: Final = 0.001
 
 _installed: dict[str, Any] = {}
 """The libraries by path, opened here too, so that their code stays when ONNX Runtime closes them."""
@@ -40,10 +51,36 @@ def install(path: str | Path) -> None:
 
 
 def _disarm(library: Any) -> None:
-    """From here on nothing that ends enters Python: sessions may end after the interpreter does."""
+    """Keep ONNX Runtime out of Python from now on: sessions may end after the interpreter does."""
+    compute.start_closing(_MAX_HOLD_MS)
     no_op = ctypes.cast(library.dovetail_ep_noop, ctypes.c_void_p).value or 0
     disarm_all(no_op)
     ctypes.c_void_p.in_dll(library, "dovetail_ep_release").value = no_op
+    _wait_for_returns()
+
+
+def _wait_for_returns() -> None:
+    """Wait until every other thread that is in ONNX Runtime is held in a run or has returned to Python.
+
+    A thread that returns from ONNX Runtime acquires the GIL in a destructor of pybind11, which ends the process if the
+    interpreter finalizes meanwhile.
+    """
+    limit = time.monotonic() + _MAX_WAIT_S
+    while _has_returning_threads() and time.monotonic() < limit:
+        time.sleep(_POLL_S)
+
+
+def _has_returning_threads() -> bool:
+    safe = {threading.get_ident(), *compute.running_threads()}
+    return any(_is_in_onnxruntime(frame) for thread, frame in sys._current_frames().items() if thread not in safe)
+
+
+def _is_in_onnxruntime(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("onnxruntime."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _make_factories(base: int, logger: int, factories: int, count: int) -> None:

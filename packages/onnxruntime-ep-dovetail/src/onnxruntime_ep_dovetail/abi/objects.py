@@ -17,11 +17,10 @@ from typing import Any, ClassVar
 
 from onnxruntime_ep_dovetail.abi.calls import LogLevel, OrtError, OrtRuntime, StatusCode
 from onnxruntime_ep_dovetail.abi.table import ApiSlot, ctype_of, load_table
+from onnxruntime_ep_dovetail.library import compute
 
 __all__ = ["NativeObject", "count_live", "disarm_all", "forget_frames", "make_status", "prototype_of"]
 
-_SPARE_SLOTS = 16
-"""Empty slots behind every struct, for an ONNX Runtime that looks further than the version says."""
 _TEARDOWN = re.compile(r"Release\w*|Free|Flush|EndProfiling|KernelDestroy")
 """What ONNX Runtime calls when things end, and nobody asked for anything."""
 _live: dict[int, NativeObject] = {}
@@ -42,7 +41,7 @@ class NativeObject:
     def __init__(self, runtime: OrtRuntime) -> None:
         self.runtime = runtime
         slots = load_table()[self.struct]
-        self._memory = (ctypes.c_uint64 * (len(slots) + _SPARE_SLOTS))()
+        self._memory = (ctypes.c_uint64 * (compute.GATE_OFFSET + len(slots)))()
         self._callbacks: list[Any] = []
         self.address = ctypes.addressof(self._memory)
         ctypes.c_uint32.from_address(self.address).value = runtime.struct_version
@@ -55,13 +54,14 @@ class NativeObject:
             self.disarm(_no_op[0])
 
     def set_slot(self, name: str, function: Callable[..., Any] | int) -> None:
-        """Put a function, or the address of one, into a slot."""
-        slot = _slot(self.struct, name)
+        """Set a slot to the address of a C function, or to a gate that calls a Python function."""
+        slot, place = _slot(self.struct, name), _offset(self.struct, name)
         if not isinstance(function, int):
             callback = prototype_of(slot)(function)
             self._callbacks.append(callback)
-            function = ctypes.cast(callback, ctypes.c_void_p).value or 0
-        self._memory[_offset(self.struct, name)] = function
+            self._memory[compute.GATE_OFFSET + place] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+            function = compute.gate_address(place, len(slot.arguments or ()))
+        self._memory[place] = function
 
     def release(self) -> None:
         """Let the object go; ONNX Runtime has said that it will not call it again."""

@@ -2,6 +2,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from onnxruntime_ep_dovetail.library.contract import CallFrame
 
+GATE_OFFSET: int
+"""Distance in words from a slot of an object to the function that the gate of the slot calls."""
 KERNEL_STATE_OFFSET: int
 """How many bytes after the start of an OrtKernelImpl the address of its state lies."""
 
@@ -50,6 +52,15 @@ def check_run(ep_address: int, offset: int, error: type[Exception], /) -> None:
 
 def set_carrier(make: Callable[[BaseException], type[BaseException]], /) -> None:
     """Say what makes, of an exception, a class that gives the exception when it is called."""
+
+def start_closing(max_hold_ms: int, /) -> None:
+    """Hold the runs of other threads where they begin and end, until a limit unless the interpreter finalizes."""
+
+def running_threads() -> list[int]:
+    """Return the identifiers of the threads that are between the start and the end of a run."""
+
+def gate_address(index: int, num_arguments: int, /) -> int:
+    """Return the address of the gate for a slot, a function that calls the one GATE_OFFSET words after the slot."""
 
 def thread_number() -> int:
     """Return the number of this thread, which no other thread of the process has or will have."""

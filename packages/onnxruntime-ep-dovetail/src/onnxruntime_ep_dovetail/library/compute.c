@@ -23,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "closing.h"
 #include "runs.h"
 #include "threads.h"
 
@@ -216,14 +217,6 @@ static OrtStatus* fail_with_type(const State* state, size_t index, int type) {
   snprintf(message, sizeof message, "input %zu has element type %d, and %d was compiled", index, type,
            state->types[index]);
   return fail(state, message);
-}
-
-static int is_python_gone(void) {
-#if PY_VERSION_HEX >= 0x030D0000
-  return !Py_IsInitialized() || Py_IsFinalizing();
-#else
-  return !Py_IsInitialized() || _Py_IsFinalizing();
-#endif
 }
 
 /* ---- without Python's lock: addresses and shapes ---- */
@@ -529,13 +522,6 @@ static OrtStatus* end_with_exception(const State* state, const Frame* frame, Ort
   return status;
 }
 
-/* While the interpreter finalizes, Python ends a thread that waits for its lock by unwinding the stack. That would abort
-   the process in the first function of ONNX Runtime that catches all exceptions, so such a thread stops here. Needs
-   -fexceptions. */
-static void stop_if_unwinding(volatile int* is_inside) {
-  while (*is_inside) pause();
-}
-
 static OrtStatus* run_with_lock(State* state, Frame* frame, OrtKernelContext* context) {
   __attribute__((cleanup(stop_if_unwinding))) volatile int is_inside = 1;
   OrtStatus* status = NULL;
@@ -559,6 +545,7 @@ static OrtStatus* run_with_lock(State* state, Frame* frame, OrtKernelContext* co
 static OrtStatus* compute(void* info, void* state_pointer, OrtKernelContext* context) {
   State* state = state_pointer;
   (void)info;
+  if (must_not_return()) block_forever();
   if (is_python_gone()) return fail(state, "the Python interpreter has shut down");
   Frame* frame = take_frame(state);
   if (!frame) return fail(state, "out of memory");
@@ -581,12 +568,16 @@ static OrtStatus* kernel_compute(void* kernel, OrtKernelContext* context) {
 /* For OrtEp::OnRunStart and OnRunEnd. */
 static OrtStatus* run_start(void* ep, const void* options) {
   begin_run(ep, options);
+  hold_run(ep);
   return NULL;
 }
 
 static OrtStatus* run_end(void* ep, const void* options, _Bool is_awaited) {
+  __attribute__((cleanup(stop_if_unwinding))) volatile int is_inside = 1;
   (void)options, (void)is_awaited;
+  hold_run(ep);
   if (!is_python_gone()) end_run(ep);
+  is_inside = 0;
   return NULL;
 }
 
@@ -833,6 +824,52 @@ static PyObject* set_carrier(PyObject* module, PyObject* make) {
   Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(start_closing_doc,
+             "start_closing(max_hold_ms)\n--\n\n"
+             "Hold the runs of other threads where they begin and end, for a number of milliseconds at most unless the\n"
+             "interpreter finalizes.");
+
+static PyObject* start_closing(PyObject* module, PyObject* max_hold_ms) {
+  (void)module;
+  long milliseconds = PyLong_AsLong(max_hold_ms);
+  if (milliseconds == -1 && PyErr_Occurred()) return NULL;
+  start_closing_now((int64_t)milliseconds * 1000000);
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(running_threads_doc,
+             "running_threads()\n--\n\n"
+             "Return the identifiers of the threads that are between the start and the end of a run.");
+
+static PyObject* running_threads(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  PyObject* threads = PyList_New(0);
+  pthread_mutex_lock(&runs_lock);
+  for (const Run* run = runs; run && threads; run = run->next) {
+    PyObject* thread = PyLong_FromUnsignedLong((unsigned long)run->thread);
+    if (!thread || PyList_Append(threads, thread)) Py_CLEAR(threads);
+    Py_XDECREF(thread);
+  }
+  pthread_mutex_unlock(&runs_lock);
+  return threads;
+}
+
+PyDoc_STRVAR(gate_address_doc,
+             "gate_address(index, num_arguments)\n--\n\n"
+             "Return the address of the gate for a slot, a function that calls the one GATE_OFFSET words after the slot.\n\n"
+             "A thread that Python ends inside of the call is blocked instead. The first argument of the function is the\n"
+             "address of the object with the slots; all arguments are integers or pointers.");
+
+static PyObject* gate_address(PyObject* module, PyObject* arguments) {
+  Py_ssize_t index, num_arguments;
+  (void)module;
+  if (!PyArg_ParseTuple(arguments, "nn:gate_address", &index, &num_arguments)) return NULL;
+  if (index < 0 || index >= GATE_OFFSET || num_arguments < 1 || num_arguments > NUM_WIDE_ARGUMENTS)
+    return PyErr_Format(PyExc_ValueError, "no gate for slot %zd with %zd arguments", index, num_arguments);
+  if (num_arguments > NUM_NARROW_ARGUMENTS) return PyLong_FromVoidPtr((void*)wide_gates[index]);
+  return PyLong_FromVoidPtr((void*)narrow_gates[index]);
+}
+
 PyDoc_STRVAR(thread_number_doc,
              "thread_number()\n--\n\n"
              "Return the number of this thread, which no other thread of the process has or will have.");
@@ -858,6 +895,7 @@ static int execute_module(PyObject* module) {
   name_resize = PyUnicode_InternFromString("resize");
   name_run = PyUnicode_InternFromString("run");
   if (!name_resize || !name_run) return -1;
+  if (PyModule_AddIntMacro(module, GATE_OFFSET)) return -1;
   return PyModule_AddIntMacro(module, KERNEL_STATE_OFFSET);
 }
 
@@ -873,6 +911,9 @@ static PyMethodDef methods[] = {
     {"note_run_end", note_run_end, METH_O, note_run_end_doc},
     {"check_run", (PyCFunction)(void (*)(void))check_run, METH_FASTCALL, check_run_doc},
     {"set_carrier", set_carrier, METH_O, set_carrier_doc},
+    {"start_closing", start_closing, METH_O, start_closing_doc},
+    {"running_threads", running_threads, METH_NOARGS, running_threads_doc},
+    {"gate_address", gate_address, METH_VARARGS, gate_address_doc},
     {"thread_number", thread_number, METH_NOARGS, thread_number_doc},
     {"is_thread_alive", is_thread_alive, METH_O, is_thread_alive_doc},
     {NULL, NULL, 0, NULL},

@@ -37,6 +37,15 @@ static Run* find_run(const void* ep) {
   return count == 1 ? only : NULL;
 }
 
+/* True if this thread is between the start and the end of a run of an execution provider. */
+static int is_running_here(const void* ep) {
+  pthread_mutex_lock(&runs_lock);
+  const Run* run = runs;
+  while (run && !(run->ep == ep && pthread_equal(run->thread, pthread_self()))) run = run->next;
+  pthread_mutex_unlock(&runs_lock);
+  return run != NULL;
+}
+
 static void begin_run(const void* ep, const void* options) {
   Run* run = calloc(1, sizeof *run);
   if (!run) return; /* it is not watched */
