@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dovetail_cuda.provider import CudaProvider
+    from dovetail_cuda.provider import CudaFactory, CudaProvider
     from tests.cuda.host.fake_driver import FakeDriver
 
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"]
@@ -64,6 +64,20 @@ def paper(tmp_path: Any) -> Iterator[tuple[CudaProvider, FakeDriver]]:
 
     with fake_cuda(str(tmp_path / "kernels")) as found:
         yield found
+
+
+@pytest.fixture
+def provider_without_device() -> Iterator[CudaFactory]:
+    """The provider 'cuda' of a machine without a device."""
+    from dovetail.provider.loader import register_provider, set_default_options, unregister_provider
+    from dovetail_cuda.provider import CudaFactory
+
+    factory = CudaFactory()
+    register_provider(factory)
+    set_default_options("cuda", {})
+    yield factory
+    set_default_options("cuda", {})
+    unregister_provider("cuda")
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from dovetail.cli import main
 from dovetail.errors import DovetailError
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import decode_manifest
-from dovetail.provider.loader import get_default_options, set_default_options
 from tests.support.native_libraries import compile_library
+
+pytestmark = pytest.mark.usefixtures("provider_without_device")
 
 MODEL = """<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
     g (float[2,3] x) => (float[2,3] y, float[2,3] z) { a = Relu(x) y, z = own.WritesAll(a) }"""
@@ -22,12 +23,9 @@ MODEL = """<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
 def build(folder: Path, *options: str) -> int:
     """Build a model with a plugin of a library that has CUDA code."""
     onnx.save(onnx.parser.parse_model(MODEL), folder / "m.onnx")
-    library, store = str(compile_library("device", "-DMARKED")), get_default_options("cuda")
+    library = str(compile_library("device", "-DMARKED"))
     command = ["build", str(folder / "m.onnx"), "-o", str(folder / "m.plan"), "--plugins", library, "--quiet", *options]
-    try:
-        return main(command)
-    finally:
-        set_default_options("cuda", store)
+    return main(command)
 
 
 def test_a_cross_build_places_the_plugin_on_the_device(tmp_path: Path) -> None:

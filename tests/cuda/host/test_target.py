@@ -17,9 +17,7 @@ from dovetail.plan.untimed import count_untimed
 from dovetail.provider.loader import (
     get_default_options,
     get_provider,
-    register_provider,
     set_default_options,
-    unregister_provider,
 )
 from dovetail.testing.provider_kit.models import MODELS, Case
 from dovetail_cuda.provider import CudaFactory
@@ -27,17 +25,6 @@ from dovetail_cuda.target import find_target
 from tests.cuda.models import make_mlp
 
 X = np.random.default_rng(3).standard_normal((64, 64)).astype(np.float32)
-
-
-@pytest.fixture
-def nowhere(tmp_path: Path) -> Any:
-    """The provider as it is on a machine without a device."""
-    factory = CudaFactory()
-    register_provider(factory)
-    set_default_options("cuda", {})
-    yield factory
-    set_default_options("cuda", {})
-    unregister_provider("cuda")
 
 
 def test_targets_are_architectures_or_what_devices_are_called() -> None:
@@ -66,7 +53,7 @@ def test_a_plan_for_a_target_runs_where_the_device_is(paper: Any, tmp_path: Path
 
 
 @pytest.mark.timeout(300)
-def test_a_plan_is_built_without_a_device(nowhere: Any, tmp_path: Path, capsys: Any) -> None:
+def test_a_plan_is_built_without_a_device(provider_without_device: Any, tmp_path: Path, capsys: Any) -> None:
     path, plan = tmp_path / "m.onnx", tmp_path / "m.plan"
     onnx.save(make_mlp("float16", rows=64, width=64, depth=1), path)
     arguments = [
@@ -86,7 +73,7 @@ def test_a_plan_is_built_without_a_device(nowhere: Any, tmp_path: Path, capsys: 
     assert b"sm_90" in plan.read_bytes()
 
 
-def test_nothing_runs_on_a_target(nowhere: Any, tmp_path: Path) -> None:
+def test_nothing_runs_on_a_target(provider_without_device: Any, tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="the target sm_90 is not here, so that nothing can run"):
         get_provider("cuda", {"target": "sm_90"}).create_stream()
 
@@ -98,7 +85,7 @@ def test_a_target_needs_a_provider_that_knows_it(tmp_path: Path, capsys: Any) ->
     assert "no provider of this build is for devices that are not here" in capsys.readouterr().err
 
 
-def test_what_is_covered_is_told_without_a_device(nowhere: Any, capsys: Any) -> None:
+def test_what_is_covered_is_told_without_a_device(provider_without_device: Any, capsys: Any) -> None:
     assert not main(["parity", "cpu", "cuda", "--json"])
     assert '"Conv"' in capsys.readouterr().out
 
@@ -165,7 +152,7 @@ class _Messages(dt.ILogger):
     ids=lambda case: case.name,
 )
 def test_a_case_of_the_kit_compiles_with_sizes_that_vary(
-    case: Case, nowhere: CudaFactory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    case: Case, provider_without_device: CudaFactory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An interpreter takes more than a compiler does."""
     onnx.save(case.make_model(), tmp_path / "m.onnx")
