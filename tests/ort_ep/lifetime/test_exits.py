@@ -21,7 +21,18 @@ QUICK_RUNS = 3
 SLOW_RUNS = int(os.environ.get("DOVETAIL_EXIT_RUNS", "25"))
 STATUSES = {"exception": 1}
 """The exit status of a scenario that does not end with 0."""
-SCENARIOS = ["run", "kernels", "cpu", "binding", "sessions", "busy", "exception", "join", "run_in_handlers"]
+SCENARIOS = [
+    "run",
+    "kernels",
+    "cpu",
+    "binding",
+    "sessions",
+    "kernel_sessions",
+    "busy",
+    "exception",
+    "join",
+    "run_in_handlers",
+]
 
 
 def check_statuses(scenario: str, count: int) -> None:

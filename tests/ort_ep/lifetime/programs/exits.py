@@ -94,17 +94,22 @@ def binding() -> None:
     repeat(work)
 
 
-def sessions() -> None:
+def sessions(**options: Any) -> None:
     """Daemon threads make sessions and run each of them once."""
     from tests.support.ort_ep_models import feeds, plain_model
 
     device = open_device()
 
     def work() -> None:
-        device.session(plain_model()).run(None, feeds())
+        device.session(plain_model(), **options).run(None, feeds())
 
     work()
     repeat(work, count=2)
+
+
+def kernel_sessions() -> None:
+    """Daemon threads make sessions whose nodes are kernels."""
+    sessions(route="kernels")
 
 
 def busy() -> None:
@@ -151,7 +156,8 @@ def run_in_handlers() -> None:
 
 
 SCENARIOS: Final[dict[str, Callable[[], None]]] = {
-    each.__name__: each for each in (run, kernels, cpu, binding, sessions, busy, exception, join, run_in_handlers)
+    each.__name__: each
+    for each in (run, kernels, cpu, binding, sessions, kernel_sessions, busy, exception, join, run_in_handlers)
 }
 
 

@@ -17,7 +17,7 @@ from onnxruntime_ep_dovetail.abi.memory import (
     write_pointer,
     write_size,
 )
-from onnxruntime_ep_dovetail.abi.objects import NativeObject, count_live, disarm_all
+from onnxruntime_ep_dovetail.abi.objects import KernelCreator, NativeObject, count_live, disarm_all
 from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, ApiSlot, load_table
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "ApiSlot",
     "CString",
     "Functions",
+    "KernelCreator",
     "LogLevel",
     "NativeObject",
     "OrtError",

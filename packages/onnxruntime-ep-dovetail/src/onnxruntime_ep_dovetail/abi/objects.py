@@ -19,7 +19,7 @@ from onnxruntime_ep_dovetail.abi.calls import LogLevel, OrtError, OrtRuntime, St
 from onnxruntime_ep_dovetail.abi.table import ApiSlot, ctype_of, load_table
 from onnxruntime_ep_dovetail.library import compute
 
-__all__ = ["NativeObject", "count_live", "disarm_all", "forget_frames", "make_status", "prototype_of"]
+__all__ = ["KernelCreator", "NativeObject", "count_live", "disarm_all", "forget_frames", "make_status", "prototype_of"]
 
 _TEARDOWN = re.compile(r"Release\w*|Free|Flush|EndProfiling|KernelDestroy")
 """What ONNX Runtime calls when things end, and nobody asked for anything."""
@@ -30,6 +30,8 @@ _retired: deque[Any] = deque(maxlen=32)
 _no_op: list[int] = []
 """Once the interpreter is ending, what stands in for callbacks."""
 _log = logging.getLogger(__name__)
+_CREATE_KERNEL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+"""Prototype of the function for ``KernelRegistry_AddKernel``: its state, the node, and the place of the kernel."""
 
 
 class NativeObject:
@@ -89,6 +91,17 @@ class NativeObject:
             place = _offset(self.struct, slot.name)
             if slot.is_function and self._memory[place] and _TEARDOWN.fullmatch(slot.name):
                 self._memory[place] = no_op
+
+
+class KernelCreator:
+    """A C function that creates kernels, and the state to register it with: its gate reads the function there."""
+
+    def __init__(self, create: Callable[[int, int, int], int | None]) -> None:
+        self._callback = _CREATE_KERNEL(create)
+        self._memory = (ctypes.c_uint64 * (compute.GATE_OFFSET + 1))()
+        self._memory[compute.GATE_OFFSET] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        self.state = ctypes.addressof(self._memory)
+        self.address = compute.gate_address(0, 3)
 
 
 def count_live() -> Counter[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from dovetail import ResourceError, UsageError
 from dovetail.host_arrays import array_at
 from dovetail.provider.devices import Stream
-from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, OrtRuntime, write_pointer
+from onnxruntime_ep_dovetail.abi import KernelCreator, NativeObject, OrtError, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, GPU, HOST_ACCESSIBLE, VENDOR_ID
 from onnxruntime_ep_dovetail.device.shared import BackendDevice
@@ -175,8 +175,7 @@ class MemcpyKernel(NativeObject):
             self._device.wait(stream)  # ONNX Runtime gives the host's memory to others when this returns
 
 
-_CREATE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_kept: list[Any] = []
+_kept: list[KernelCreator] = []
 """The functions that make kernels: ONNX Runtime keeps their addresses for good."""
 
 
@@ -189,7 +188,7 @@ class CopyKernels:
         self._device = device
         self._registry = 0
 
-    def _make_creator(self, *, is_to_host: bool) -> int:
+    def _make_creator(self, *, is_to_host: bool) -> KernelCreator:
         def create(_state: int, _info: int, target: int) -> int | None:
             try:
                 kernel = MemcpyKernel(self._runtime, self._transfer, self._device, is_to_host=is_to_host)
@@ -198,9 +197,9 @@ class CopyKernels:
                 return make_status(self._runtime, error)
             return None
 
-        function = _CREATE(create)
-        _kept.append(function)
-        return ctypes.cast(function, ctypes.c_void_p).value or 0
+        creator = KernelCreator(create)
+        _kept.append(creator)
+        return creator
 
     @property
     def registry(self) -> int:
@@ -232,7 +231,8 @@ class CopyKernels:
                 api.KernelDefBuilder_Build(builder.value, ctypes.addressof(definition))
             finally:
                 api.ReleaseKernelDefBuilder(builder.value)
-            api.KernelRegistry_AddKernel(registry, definition.value, self._make_creator(is_to_host=is_to_host), None)
+            creator = self._make_creator(is_to_host=is_to_host)
+            api.KernelRegistry_AddKernel(registry, definition.value, creator.address, creator.state)
             api.ReleaseKernelDef(definition.value)
 
     def _types(self) -> Any:

@@ -7,9 +7,9 @@ session and not a run, and weights are read while they are sure to be there. Equ
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from onnxruntime_ep_dovetail.abi import NativeObject, OrtRuntime, write_bool, write_pointer
+from onnxruntime_ep_dovetail.abi import KernelCreator, NativeObject, OrtRuntime, write_bool, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, HOST_ACCESSIBLE
 from onnxruntime_ep_dovetail.device.shared import get_device
@@ -66,7 +66,7 @@ class KernelImpl(NativeObject):
 # making kernels
 
 
-def make_creator(runtime: OrtRuntime) -> Any:
+def make_creator(runtime: OrtRuntime) -> KernelCreator:
     """The C function with which ONNX Runtime makes kernels; it finds the session through what it is given."""
 
     def create(_state: int, info: int, target: int) -> int | None:
@@ -78,10 +78,7 @@ def make_creator(runtime: OrtRuntime) -> Any:
             return make_status(runtime, error)
         return None
 
-    return _CREATE(create)
-
-
-_CREATE: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    return KernelCreator(create)
 
 
 def _create_kernel(ep: KernelRoute, info: int) -> int:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.abi import OrtRuntime, write_pointer
+from onnxruntime_ep_dovetail.abi import KernelCreator, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import takes_all
 from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups
 from onnxruntime_ep_dovetail.device.backends import Backend
@@ -56,9 +56,8 @@ class KernelTable:
         if backend not in self._registries:
             creator = make_creator(self._runtime)
             _creators.append(creator)
-            address = ctypes.cast(creator, ctypes.c_void_p).value or 0
             entries = list_kernels(backend.provider, schemas_of_runtime(self._runtime))
-            registry = make_registry(self._runtime, ((entry, address) for entry in entries))
+            registry = make_registry(self._runtime, ((entry, creator) for entry in entries))
             if copies is not None:
                 copies.add_to(registry)
             self._registries[backend] = registry
@@ -73,7 +72,7 @@ class KernelTable:
         return ("" if node.domain == "ai.onnx" else node.domain, node.op_type) in self._operators[backend]
 
 
-_creators: list[Any] = []
+_creators: list[KernelCreator] = []
 
 
 class KernelRoute:

@@ -18,7 +18,7 @@ from dovetail.element_types import dtype_from_onnx_type
 from dovetail.network.onnx_schema import find_schema
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.kernels import Kernel
-from onnxruntime_ep_dovetail.abi import OrtError, OrtRuntime
+from onnxruntime_ep_dovetail.abi import KernelCreator, OrtError, OrtRuntime
 from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
 from onnxruntime_ep_dovetail.graph.values import number_of
 from onnxruntime_ep_dovetail.session.options import EP_NAME
@@ -155,8 +155,8 @@ _DENSE: Final = {
 # ONNX Runtime's registry
 
 
-def make_registry(runtime: OrtRuntime, entries: Iterable[tuple[KernelEntry, int]]) -> int:
-    """An ``OrtKernelRegistry`` of entries, each with the address of the function that makes its kernel.
+def make_registry(runtime: OrtRuntime, entries: Iterable[tuple[KernelEntry, KernelCreator]]) -> int:
+    """An ``OrtKernelRegistry`` of entries, each with the function that creates its kernel.
 
     The function and the registry must live as long as the library is registered.
     """
@@ -168,7 +168,7 @@ def make_registry(runtime: OrtRuntime, entries: Iterable[tuple[KernelEntry, int]
     return place.value or 0
 
 
-def _add(runtime: OrtRuntime, registry: int, entry: KernelEntry, create: int, types: _DataTypes) -> None:
+def _add(runtime: OrtRuntime, registry: int, entry: KernelEntry, create: KernelCreator, types: _DataTypes) -> None:
     api, builder, definition = runtime.ep_api, ctypes.c_void_p(), ctypes.c_void_p()
     constraints = {name: types.find(numbers) for name, numbers in entry.types.items()}
     if not all(constraints.values()):
@@ -177,7 +177,7 @@ def _add(runtime: OrtRuntime, registry: int, entry: KernelEntry, create: int, ty
     try:
         _describe(runtime, builder.value or 0, entry, constraints)
         api.KernelDefBuilder_Build(builder.value, ctypes.addressof(definition))
-        api.KernelRegistry_AddKernel(registry, definition.value, create, None)
+        api.KernelRegistry_AddKernel(registry, definition.value, create.address, create.state)
     finally:
         api.ReleaseKernelDef(definition.value)
         api.ReleaseKernelDefBuilder(builder.value)
