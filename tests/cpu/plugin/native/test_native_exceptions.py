@@ -1,9 +1,10 @@
-"""Exceptions and null results of every method of the C++ interfaces: a named error, and never a signal."""
+"""Exceptions and null results of every method of the C++ interfaces: a named error, and a signal for destructors only."""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,7 +44,8 @@ REGISTERED = tuple(
         "setPluginNamespace",
     )
 )
-RESOURCE = ("IPluginResource.clone", "IPluginResource.release", "IPluginResource.~")
+RESOURCE = ("IPluginResource.clone", "IPluginResource.release")
+DESTRUCTORS = ("IPluginV3.~", "Quick.~", "IPluginResource.~", *(f"{name}.~" for name in OLDER))
 KINDS = {
     "runtime_error": "thrown by IPluginV3.clone",
     "string": "thrown by IPluginV3.clone",
@@ -102,8 +104,7 @@ NULLS_ALLOWED = (
 REPRESENTATIVES = (
     *(f"{name}:runtime_error" for name in (*LIBRARY, *REGISTERED, *RESOURCE)),
     *(f"IPluginV3.clone:{kind}" for kind in KINDS),
-    "IPluginV3.~:runtime_error",
-    "Quick.~:runtime_error",
+    *(f"{name}:runtime_error" for name in DESTRUCTORS),
     "IPluginV3OneBuild.getWorkspaceSize:runtime_error",
     "IPluginV2DynamicExt.getWorkspaceSize:runtime_error",
     "IPluginV2DynamicExt.terminate:runtime_error",
@@ -153,9 +154,9 @@ def list_methods() -> Iterator[str]:
             base, own, ended = interfaces[base]
             methods |= own
             final |= ended - own  # another overload of the same name stays open
-        yield from (f"{name}.{method}".replace("~IPluginV2", "~") for method in methods - final)
-    yield from (f"Quick.{method}" for method in (*interfaces["IPluginV3"][1], "~"))
-    yield from (*RESOURCE, *LIBRARY, *REGISTERED, "IPluginV3.~")
+        yield from (f"{name}.{method}" for method in methods - final if not method.startswith("~"))
+    yield from (f"Quick.{method}" for method in interfaces["IPluginV3"][1])
+    yield from (*RESOURCE, *LIBRARY, *REGISTERED, *DESTRUCTORS)
 
 
 METHODS = sorted(set(list_methods()))
@@ -186,9 +187,12 @@ def every(compile_library: Compile) -> Results:
 
 
 def check_fault(results: Results, fault: str) -> None:
-    """The process lives, and an error names the method and has the text."""
+    """Check that an error has the method and the text, or that an exception of a destructor terminated the process."""
     method, _, kind = fault.partition(":")
     result = results[fault]
+    if method in DESTRUCTORS:
+        assert result["signal"] == signal.SIGABRT, result
+        return
     assert (result["signal"], result["exit"]) == (0, 0), result
     texts = [*result["errors"], *result["logged"]]
     if kind == "null":
@@ -197,9 +201,8 @@ def check_fault(results: Results, fault: str) -> None:
     if kind == "huge count":
         assert any("a null creator or a wrong count; got 2147483647" in text for text in texts), texts
         return
-    interface, name = method.split(".")
-    released = "destroy" if interface in OLDER else "the destructor"  # destroy deletes the object
-    name = name.replace("~", released).replace("constructor", "the constructor of a creator")
+    name = method.split(".")[1]
+    name = name.replace("constructor", "the constructor of a creator")
     words = KINDS[kind].replace("IPluginV3.clone", method)
     assert any(re.search(rf"{re.escape(name)}\S* .*threw an exception: {re.escape(words)}", text) for text in texts), (
         name,

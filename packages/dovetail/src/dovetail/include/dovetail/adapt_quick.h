@@ -69,7 +69,7 @@ class DOVETAIL_PRIVATE AdaptedQuickPlugin final : public IPluginV3,
                                                   public IPluginV3OneRuntime
 {
 public:
-    explicit AdaptedQuickPlugin(std::unique_ptr<IPluginV3, Discard> plugin)
+    explicit AdaptedQuickPlugin(std::unique_ptr<IPluginV3> plugin)
         : mPlugin{std::move(plugin)}
         , mCore{quickCapability<IPluginV3QuickCore>(*mPlugin, PluginCapabilityType::kCORE, "PLUGIN_V3QUICK_CORE")}
         , mBuild{quickCapability<IPluginV3QuickBuild>(*mPlugin, PluginCapabilityType::kBUILD, "PLUGIN_V3QUICK_BUILD")}
@@ -78,7 +78,6 @@ public:
     {
     }
     AdaptedQuickPlugin(AdaptedQuickPlugin const&) = delete;
-    ~AdaptedQuickPlugin() noexcept(false) override { delete mPlugin.release(); }
 
     IPluginCapability* getCapabilityInterface(PluginCapabilityType type) override
     {
@@ -98,7 +97,7 @@ public:
         {
             return this;
         }
-        return twin ? new AdaptedQuickPlugin{std::unique_ptr<IPluginV3, Discard>{twin}} : nullptr;
+        return twin ? new AdaptedQuickPlugin{std::unique_ptr<IPluginV3>{twin}} : nullptr;
     }
 
     AsciiChar const* getPluginName() const override { return mCore->getPluginName(); }
@@ -176,7 +175,7 @@ public:
     PluginFieldCollection const* getFieldsToSerialize() override { return mRuntime->getFieldsToSerialize(); }
 
 private:
-    std::unique_ptr<IPluginV3, Discard> mPlugin;
+    std::unique_ptr<IPluginV3> mPlugin;
     IPluginV3QuickCore* mCore;
     IPluginV3QuickBuild* mBuild;
     IPluginV3QuickRuntime* mRuntime;
@@ -200,7 +199,7 @@ public:
     IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fc, TensorRTPhase phase) override
     {
         auto const* const space = named("getPluginNamespace", [&] { return mCreator->getPluginNamespace(); });
-        std::unique_ptr<IPluginV3, Discard> made{
+        std::unique_ptr<IPluginV3> made{
             mCreator->createPlugin(name, space, fc, phase, QuickPluginCreationRequest::kPREFER_JIT)};
         return made ? new AdaptedQuickPlugin{std::move(made)} : nullptr;
     }

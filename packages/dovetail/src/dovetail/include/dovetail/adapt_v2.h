@@ -33,19 +33,17 @@ public:
     }
     AdaptedV2Plugin(AdaptedV2Plugin const&) = delete;
 
-    ~AdaptedV2Plugin() noexcept(false) override
+    ~AdaptedV2Plugin() override
     {
-        Attempts attempts;
         if (mIsAttached)
         {
-            attempts.run("detachFromContext", [&] { mDialect->detach(); });
+            callReleasing("detachFromContext", [&] { mDialect->detach(); });
         }
         if (mMustTerminate)
         {
-            attempts.run("terminate", [&] { mPlugin.terminate(); });
+            callReleasing("terminate", [&] { mPlugin.terminate(); });
         }
-        attempts.run("destroy", [&] { mPlugin.destroy(); });
-        attempts.rethrow();
+        callReleasing("destroy", [&] { mPlugin.destroy(); });
     }
 
     IPluginCapability* getCapabilityInterface(PluginCapabilityType type) override
@@ -231,7 +229,7 @@ public:
             }
             return nullptr;
         }
-        std::unique_ptr<AdaptedV2Plugin, Discard> adapted{new AdaptedV2Plugin{*made, false}};
+        std::unique_ptr<AdaptedV2Plugin> adapted{new AdaptedV2Plugin{*made, false}};
         auto const* const space = getPluginNamespace();
         named("setPluginNamespace", [&] { made->setPluginNamespace(space); });
         if (phase == TensorRTPhase::kRUNTIME)

@@ -46,20 +46,18 @@ template <typename T, typename R>
 class DOVETAIL_PRIVATE ReceivedDescs
 {
 public:
-    ReceivedDescs(R const* given, int32_t count)
+    ReceivedDescs(R const* records, int32_t count)
     {
-        if constexpr (sizeof(T) == sizeof(R))
+        if (sizeof(T) == sizeof(R))
         {
-            mDescs = reinterpret_cast<T const*>(given);
+            mDescs = reinterpret_cast<T const*>(records);
+            return;
         }
-        else
+        for (int32_t i = 0; i < count; ++i)
         {
-            for (int32_t i = 0; i < count; ++i)
-            {
-                mCopies.push_back(convert(given[i]));
-            }
-            mDescs = mCopies.data();
+            mCopies.push_back(convert(records[i]));
         }
+        mDescs = mCopies.data();
     }
     ReceivedDescs(ReceivedDescs const&) = delete;
 

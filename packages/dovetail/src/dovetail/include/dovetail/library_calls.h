@@ -147,9 +147,10 @@ DOVETAIL_PRIVATE inline int32_t contextCreate(int64_t token, void** context)
     return guarded([&] { *context = static_cast<IPluginResourceContext*>(new HostResourceContext{token}); });
 }
 
-DOVETAIL_PRIVATE inline int32_t contextDelete(void* context)
+DOVETAIL_PRIVATE inline int32_t contextDelete(void* context) noexcept
 {
-    return guarded([&] { delete as<IPluginResourceContext>(context); });
+    delete as<IPluginResourceContext>(context);
+    return 0;
 }
 
 DOVETAIL_PRIVATE inline int32_t resourceClone(void* resource, void** twin)
@@ -162,9 +163,10 @@ DOVETAIL_PRIVATE inline int32_t resourceRelease(void* resource, int32_t* status)
     return guarded([&] { *status = as<IPluginResource>(resource)->release(); });
 }
 
-DOVETAIL_PRIVATE inline int32_t resourceDelete(void* resource)
+DOVETAIL_PRIVATE inline int32_t resourceDelete(void* resource) noexcept
 {
-    return guarded([&] { delete as<IPluginResource>(resource); });
+    delete as<IPluginResource>(resource);
+    return 0;
 }
 
 } // namespace detail

@@ -426,7 +426,7 @@ public:
 
 private:
     LibraryRegistry& mRegistry;
-    std::unique_ptr<T, Discard> mCreator;
+    std::unique_ptr<T> mCreator;
 };
 
 } // namespace detail

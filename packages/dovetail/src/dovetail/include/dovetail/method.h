@@ -1,4 +1,4 @@
-// The method of a plugin that runs in this thread, for the message of an exception.
+// The running method of a plugin, for messages of exceptions, and the deletion of plugins with such methods.
 #pragma once
 
 #include "types.h"
@@ -22,48 +22,54 @@ DOVETAIL_PRIVATE inline char const*& currentMethod() noexcept
 
 // Calls one method of a plugin under its name. After an exception the name stays until `guarded` reads it.
 template <typename F>
-auto named(char const* method, F&& call) -> decltype(call())
+auto named(char const* method, F&& call) -> std::enable_if_t<std::is_void<decltype(call())>::value>
 {
     char const* const outer = std::exchange(currentMethod(), method);
-    if constexpr (std::is_void_v<decltype(call())>)
-    {
-        call();
-        currentMethod() = outer;
-    }
-    else
-    {
-        auto result = call();
-        currentMethod() = outer;
-        return result;
-    }
+    call();
+    currentMethod() = outer;
 }
 
-// Calls several methods that must all run, such as those that release an object, and rethrows the first exception.
-class Attempts
+template <typename F>
+auto named(char const* method, F&& call) -> std::enable_if_t<!std::is_void<decltype(call())>::value, decltype(call())>
+{
+    char const* const outer = std::exchange(currentMethod(), method);
+    auto result = call();
+    currentMethod() = outer;
+    return result;
+}
+
+// Receives the exceptions of methods that a destructor calls, which must not leave the destructor.
+class DOVETAIL_PRIVATE ReleaseScope
 {
 public:
-    template <typename F>
-    void run(char const* method, F&& call) noexcept
+    ReleaseScope() noexcept
+        : mOuter{std::exchange(current(), this)}
     {
-        char const* const outer = currentMethod();
-        try
+    }
+    ReleaseScope(ReleaseScope const&) = delete;
+    ReleaseScope& operator=(ReleaseScope const&) = delete;
+    ~ReleaseScope() { current() = mOuter; }
+
+    // The innermost scope of this thread; null where there is none. A plain pointer, as in `currentMethod`.
+    static ReleaseScope*& current() noexcept
+    {
+        static thread_local ReleaseScope* scope;
+        return scope;
+    }
+
+    // Keeps the exception that is being handled, unless there is an earlier one.
+    void keep(char const* method) noexcept
+    {
+        if (!mFirst)
         {
-            named(method, call);
-        }
-        catch (...)
-        {
-            currentMethod() = outer;
-            if (!mFirst)
-            {
-                mFirst = std::current_exception();
-                mMethod = method;
-            }
+            mFirst = std::current_exception();
+            mMethod = method;
         }
     }
-    // Drops the exception while another one is under way, which ends the process otherwise.
+
     void rethrow()
     {
-        if (mFirst && std::uncaught_exceptions() == 0)
+        if (mFirst)
         {
             currentMethod() = mMethod;
             std::rethrow_exception(mFirst);
@@ -71,27 +77,39 @@ public:
     }
 
 private:
+    ReleaseScope* mOuter;
     std::exception_ptr mFirst;
     char const* mMethod{};
 };
 
-// Deletes an object while an exception is under way; one of its destructor is dropped.
-struct Discard
+// Calls a method of a plugin in a destructor. An exception is kept in the current scope, and dropped where there is
+// none, as while another exception is under way.
+template <typename F>
+void callReleasing(char const* method, F&& call) noexcept
 {
-    template <typename T>
-    void operator()(T* object) const noexcept
+    char const* const outer = currentMethod();
+    try
     {
-        char const* const outer = currentMethod();
-        try
+        named(method, call);
+    }
+    catch (...)
+    {
+        currentMethod() = outer;
+        if (auto* const scope = ReleaseScope::current())
         {
-            delete object;
-        }
-        catch (...)
-        {
-            currentMethod() = outer;
+            scope->keep(method);
         }
     }
-};
+}
+
+// Deletes an object, and throws the first exception of the methods that its destructor called by `callReleasing`.
+template <typename T>
+void deleteReleased(T* object)
+{
+    ReleaseScope scope;
+    delete object;
+    scope.rethrow();
+}
 
 } // namespace detail
 } // namespace dovetail

@@ -1,8 +1,9 @@
 // The interfaces of a plugin and its creator.
 //
-// Methods and destructors are declared without noexcept: an override may be noexcept, as plugins usually write it, or
-// throw. An exception of an override becomes an error that names the plugin and the method; an exception of a noexcept
-// override ends the process, as the language defines it.
+// Methods are declared without noexcept: an override may be noexcept, as plugins usually write it, or throw. An
+// exception of an override becomes an error that names the plugin and the method; an exception of a noexcept override
+// or of a destructor terminates the process, as the language defines it. Destructors are noexcept, because the
+// destructor of a class must not be looser than those of all its bases.
 #pragma once
 
 #include "context.h"
@@ -19,7 +20,7 @@ class IVersionedInterface
 public:
     virtual APILanguage getAPILanguage() const { return APILanguage::kCPP; }
     virtual InterfaceInfo getInterfaceInfo() const = 0;
-    virtual ~IVersionedInterface() noexcept(false) {}
+    virtual ~IVersionedInterface() noexcept = default;
 
 protected:
     IVersionedInterface() = default;

@@ -33,7 +33,7 @@ inline IPluginV3OneRuntime* asRuntime(void* handle) noexcept
 
 DOVETAIL_PRIVATE inline int32_t pluginDelete(void* plugin)
 {
-    return guarded([&] { delete as<IPluginV3>(plugin); });
+    return guarded([&] { deleteReleased(as<IPluginV3>(plugin)); });
 }
 
 DOVETAIL_PRIVATE inline int32_t pluginClone(void* plugin, void** twin)

@@ -65,7 +65,7 @@ public:
     virtual void setPluginNamespace(AsciiChar const* pluginNamespace) = 0;
     virtual AsciiChar const* getPluginNamespace() const = 0;
 
-    virtual ~IPluginV2() noexcept(false) {}
+    virtual ~IPluginV2() noexcept = default;
 
 protected:
     IPluginV2() = default;

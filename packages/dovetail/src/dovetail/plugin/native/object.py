@@ -59,7 +59,7 @@ class NativeObject:
         """Delete the object, now or at the end of the last call that runs.
 
         Raises:
-            PluginError: Its destructor threw an exception; the object is deleted.
+            PluginError: A V2 plugin's ``detachFromContext``, ``terminate`` or ``destroy`` threw an exception.
         """
         self._is_released = True
         if not self._calls:
@@ -71,7 +71,7 @@ class NativeObject:
         except IndexError:
             return  # another thread deletes it
         try:
-            self.image.call("plugin_delete", "the destructor", self._address, owner=self.name)
+            self.image.call("plugin_delete", "destroying", self._address, owner=self.name)
         finally:
             for context in self.contexts:
                 context.close()

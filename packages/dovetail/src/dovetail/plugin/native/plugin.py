@@ -128,7 +128,7 @@ class NativePlugin(IPluginV3):
         """Delete the C++ object, once; where a call of it runs in another thread, after that call.
 
         Raises:
-            PluginError: Its destructor threw an exception; the object is deleted.
+            PluginError: A V2 plugin's ``detachFromContext``, ``terminate`` or ``destroy`` threw an exception.
         """
         if self._release.detach() is not None:
             del self.image.plugins[self._address]  # another may be at this address next

@@ -34,7 +34,7 @@ class NativeResource(IPluginResource):
         self.image: Final = image
         self.address: Final = address
         if owned:
-            finalize(self, _delete, image, address)
+            finalize(self, image.call, "resource_delete", "deleting", address)
 
     def clone(self) -> NativeResource:
         """A clone, owned."""
@@ -49,14 +49,6 @@ class NativeResource(IPluginResource):
         status = ctypes.c_int32()
         self.image.call("resource_release", "IPluginResource::release", self.address, ctypes.byref(status))
         return status.value
-
-
-def _delete(image: NativeImage, address: int) -> None:
-    """Delete a resource; its destructor has no caller to raise an error to."""
-    try:
-        image.call("resource_delete", "the destructor of an IPluginResource", address)
-    except PluginError as error:
-        image.log_error(error)
 
 
 class NativeContext:
