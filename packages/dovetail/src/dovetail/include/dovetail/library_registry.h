@@ -396,14 +396,14 @@ DOVETAIL_PRIVATE inline LibraryRegistry& safeLibraryRegistry() noexcept
 
 // The creator of a registration macro: registered while the system loads the library, where an exception would end the
 // process, and deregistered before it is destroyed.
-template <typename T>
 class DOVETAIL_PRIVATE StaticCreator
 {
 public:
-    explicit StaticCreator(LibraryRegistry& registry) noexcept
+    template <typename F>
+    StaticCreator(LibraryRegistry& registry, F&& make) noexcept
         : mRegistry{registry}
     {
-        if (guarded([&] { mCreator.reset(named("the constructor of a creator", [] { return new T{}; })); }))
+        if (guarded([&] { mCreator.reset(named("the constructor of a creator", make)); }))
         {
             registry.keepProblem();
         }
@@ -426,7 +426,7 @@ public:
 
 private:
     LibraryRegistry& mRegistry;
-    std::unique_ptr<T> mCreator;
+    std::unique_ptr<IPluginCreatorInterface> mCreator;
 };
 
 } // namespace detail
@@ -470,14 +470,15 @@ template <typename T>
 class DOVETAIL_PRIVATE PluginRegistrar
 {
 private:
-    dovetail::detail::StaticCreator<T> mCreator{dovetail::detail::libraryRegistry()};
+    // The constructor is called here, because it may be private in a class with this class as a friend.
+    dovetail::detail::StaticCreator mCreator{dovetail::detail::libraryRegistry(), [] { return new T{}; }};
 };
 
 template <typename T>
 class DOVETAIL_PRIVATE SafePluginRegistrar
 {
 private:
-    dovetail::detail::StaticCreator<T> mCreator{dovetail::detail::safeLibraryRegistry()};
+    dovetail::detail::StaticCreator mCreator{dovetail::detail::safeLibraryRegistry(), [] { return new T{}; }};
 };
 
 } // namespace dovetail_v1
