@@ -1,4 +1,4 @@
-"""Exceptions and null results of every method of the C++ interfaces: a named error, and a signal for destructors only."""
+"""Exceptions and null results of every method of the C++ interfaces: a named error; a signal for destructors only."""
 
 from __future__ import annotations
 
