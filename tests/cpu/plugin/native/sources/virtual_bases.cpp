@@ -179,6 +179,36 @@ class HiddenCreator : public V3Creator
     char const* getPluginName() const METHOD override { return "Hidden"; }
 };
 
+// A plugin of IPluginV2Ext without the methods that version 10 gave a default.
+class Unbatched : public IPluginV2Ext
+{
+    char const* getPluginType() const METHOD override { return "Unbatched"; }
+    char const* getPluginVersion() const METHOD override { return "1"; }
+    int32_t getNbOutputs() const METHOD override { return 1; }
+    Dims getOutputDimensions(int32_t, Dims const* inputs, int32_t) METHOD override { return inputs[0]; }
+    bool supportsFormat(DataType, PluginFormat) const METHOD override { return true; }
+    int32_t initialize() METHOD override { return 0; }
+    void terminate() METHOD override {}
+    size_t getWorkspaceSize(int32_t) const METHOD override { return 0; }
+    int32_t enqueue(int32_t, void const* const*, void* const*, void*, cudaStream_t) METHOD override { return 0; }
+    size_t getSerializationSize() const METHOD override { return 0; }
+    void serialize(void*) const METHOD override {}
+    void destroy() METHOD override { delete this; }
+    IPluginV2Ext* clone() const METHOD override { return new Unbatched{*this}; }
+    void setPluginNamespace(char const*) METHOD override {}
+    char const* getPluginNamespace() const METHOD override { return ""; }
+    DataType getOutputDataType(int32_t, DataType const* inputs, int32_t) const METHOD override { return inputs[0]; }
+    void configurePlugin(Dims const*, int32_t, Dims const*, int32_t, DataType const*, DataType const*, bool const*,
+        bool const*, PluginFormat, int32_t) METHOD override
+    {
+    }
+
+private:
+    using IPluginV2::enqueue;
+};
+
+static_assert(!std::is_abstract<Unbatched>::value, "Unbatched");
+
 class V2Creator : public IPluginCreator, public Described
 {
 public:

@@ -80,9 +80,13 @@ class IPluginV2Ext : public IPluginV2
 {
 public:
     virtual DataType getOutputDataType(int32_t index, DataType const* inputTypes, int32_t nbInputs) const = 0;
+    // Never called. Sources for version 10 do not override the next two, earlier ones do.
     virtual bool isOutputBroadcastAcrossBatch(
-        int32_t outputIndex, bool const* inputIsBroadcasted, int32_t nbInputs) const = 0;
-    virtual bool canBroadcastInputAcrossBatch(int32_t inputIndex) const = 0;
+        int32_t /*outputIndex*/, bool const* /*inputIsBroadcasted*/, int32_t /*nbInputs*/) const
+    {
+        return false;
+    }
+    virtual bool canBroadcastInputAcrossBatch(int32_t /*inputIndex*/) const { return false; }
     virtual void configurePlugin(Dims const* inputDims, int32_t nbInputs, Dims const* outputDims, int32_t nbOutputs,
         DataType const* inputTypes, DataType const* outputTypes, bool const* inputIsBroadcast,
         bool const* outputIsBroadcast, PluginFormat floatFormat, int32_t maxBatchSize)
