@@ -111,3 +111,27 @@ def test_another_refitter_of_the_engine_applies_its_own_weights() -> None:
     assert product.run() == [3, 30]
     assert product.refitter.refit_cuda_engine()
     assert product.run() == [2, 20]
+
+
+def test_layers_and_roles_of_constants_and_of_scales_with_an_exponent() -> None:
+    logger = trt.Logger()
+    builder = trt.Builder(logger)
+    network = builder.create_network(0)
+    x = network.add_input("x", trt.float32, (1, 3, 1, 1))
+    constant = network.add_constant((1, 3, 1, 1), np.ones(3, np.float32))
+    constant.name = "k"
+    product = network.add_elementwise(x, constant.get_output(0), trt.ElementWiseOperation.PROD).get_output(0)
+    ones = np.ones(3, np.float32)
+    scale = network.add_scale(product, trt.ScaleMode.CHANNEL, np.zeros(3, np.float32), ones, ones)
+    scale.name = "s"
+    network.mark_output(scale.get_output(0))
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = trt.Runtime(logger).deserialize_cuda_engine(builder.build_serialized_network(network, config))
+    refitter = trt.Refitter(engine, logger)
+    layers, roles = refitter.get_all()
+    found = set(zip(layers, roles, strict=True))
+    assert ("k", trt.WeightsRole.CONSTANT) in found
+    assert {("s", trt.WeightsRole.SCALE), ("s", trt.WeightsRole.SHIFT), ("s", trt.WeightsRole.ANY)} <= found
+    assert refitter.set_weights("k", trt.WeightsRole.CONSTANT, np.full(3, 5, np.float32))
+    assert refitter.refit_cuda_engine()

@@ -14,6 +14,7 @@ from dovetail.contract_enum import ContractEnum
 from dovetail.errors import UsageError
 
 __all__ = [
+    "MAX_DIM",
     "Dim",
     "DimensionOperation",
     "DimsExprs",
@@ -39,6 +40,8 @@ __all__ = [
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
+MAX_DIM: Final = 2**40
+"""Sizes of dimensions are below this, which is more elements than a machine can store."""
 _MAX_DEPTH: Final = 200
 """Nested operations in an expression: `decode_expr` rejects deeper ones, which only a malformed plan contains."""
 _MAX_NODES: Final = 1 << 16

@@ -147,15 +147,20 @@ def _convert(name: str, numbers: Array, dtype: np.dtype[Any], field_type: Plugin
             fits = _fit_exactly(numbers, dtype) if is_real else _fit_range(numbers, dtype)
         if not fits.all():
             lost = numbers[~fits][0]
-            why = (
-                "the type holds integers"
-                if not is_real and numbers.dtype.kind == "f" and lost % 1
-                else "it does not fit"
-            )
+            why = _explain_loss(lost, numbers, dtype)
             raise _refuse(name, lost.item() if isinstance(lost, np.generic) else lost, field_type, why)
         if not is_real and numbers.dtype.kind in "fO":
             return np.array([int(number) for number in numbers], dtype)
         return numbers.astype(dtype)
+
+
+def _explain_loss(lost: Any, numbers: Array, dtype: np.dtype[Any]) -> str:
+    """Return why a type cannot hold a number."""
+    if _is_integer(dtype):
+        return "the type holds integers" if numbers.dtype.kind == "f" and lost % 1 else "it does not fit"
+    if numbers.dtype.kind != "f":
+        return "the type does not hold the integer exactly"
+    return "it would become 0" if float(np.asarray(lost, np.float64).astype(dtype)) == 0 else "it does not fit"
 
 
 def _is_integer(dtype: np.dtype[Any]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from dovetail.errors import DovetailError, PluginError
-from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
+from dovetail.expr import MAX_DIM, DimsExprs, Expr, IDimensionExpr, IExprBuilder
 from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plugin.adapters import class_name
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
@@ -234,6 +234,14 @@ class PluginHandle:
                     where=self.where,
                     got=repr(expr)[:60],
                     fix="use inputs[i][j] or exprBuilder.constant(n)",
+                )
+            if expr.is_constant() and not 0 <= expr.get_constant_value() < MAX_DIM:
+                raise PluginError(
+                    f"get_output_shapes: output {index}, dimension {axis} is out of range",
+                    where=self.where,
+                    expected=f"a size from 0 to {MAX_DIM - 1}",
+                    got=expr.get_constant_value(),
+                    fix="return the size of the dimension in get_output_shapes",
                 )
         return exprs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -14,6 +15,8 @@ __all__ = ["Refitter"]
 T = TypeVar("T")
 F = TypeVar("F")
 
+_CONSTANT: Final = ".constant"
+"""Suffix of the name of a constant layer's weight."""
 _ROLES: Final = {role.name.lower(): role for role in dovetail.WeightsRole}
 
 
@@ -91,6 +94,9 @@ class Refitter(LoggedObject):
     def _name_of(self, layer_name: str, role: dovetail.WeightsRole) -> str:
         wanted = (layer_name, role.name.lower())
         named = (name for name, found in self._core.weight_layers.items() if found == wanted)
+        if role is dovetail.WeightsRole.CONSTANT:
+            known = self._core.get_all_weights()
+            named = itertools.chain(named, (n for n in (layer_name, layer_name + _CONSTANT) if n in known))
         return next(named, f"{layer_name} ({role.name})")
 
     def get_all(self) -> tuple[list[str], list[dovetail.WeightsRole]]:
@@ -103,8 +109,9 @@ class Refitter(LoggedObject):
 
     def _find_layers(self, names: list[str]) -> tuple[list[str], list[dovetail.WeightsRole]]:
         layers = self._core.weight_layers
-        found = [layers.get(name, (name, "constant")) for name in names]
-        return [layer for layer, _ in found], [_ROLES[role] for _, role in found]
+        found = [layers.get(name, (name.removesuffix(_CONSTANT), "constant")) for name in names]
+        # The API has no role for the exponent of a scale layer.
+        return [layer for layer, _ in found], [_ROLES.get(role, dovetail.WeightsRole.ANY) for _, role in found]
 
     # ranges of version 10, which plans keep in their layers and no refit replaces
 

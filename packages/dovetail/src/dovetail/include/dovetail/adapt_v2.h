@@ -14,6 +14,9 @@ namespace detail
 
 // Under this name a plan keeps what serialize() wrote.
 constexpr char const* kSERIALIZED = "serialized_plugin_v2";
+// Bytes after the memory for serialize(), which it must leave unchanged.
+constexpr size_t kGUARD_BYTES = 64;
+constexpr char kGUARD = 0x5A;
 
 // One V2 object with the engine's part of its life.
 //
@@ -148,11 +151,19 @@ public:
         {
             throw std::length_error("getSerializationSize returned more than 2147483647 bytes, the largest field");
         }
-        mSerialized.assign(size, 0);
-        if (!mSerialized.empty())
+        mSerialized.assign(size + kGUARD_BYTES, kGUARD);
+        if (size)
         {
             named("serialize", [&] { mPlugin.serialize(mSerialized.data()); });
         }
+        for (size_t i = size; i < mSerialized.size(); ++i)
+        {
+            if (mSerialized[i] != kGUARD)
+            {
+                throw std::length_error("serialize wrote past the bytes that getSerializationSize returned");
+            }
+        }
+        mSerialized.resize(size);
         auto const length = static_cast<int32_t>(mSerialized.size());
         mField = {kSERIALIZED, mSerialized.data(), PluginFieldType::kUNKNOWN, length};
         mFields = {1, &mField};

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.element_types import BY_NAME
 from dovetail.errors import DovetailError, PlanCorruptError
-from dovetail.expr import Constant, Dim, Expr, Operation, symbols_of
+from dovetail.expr import MAX_DIM, Constant, Dim, Expr, Operation, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.plan._header import show
 from dovetail.plan.limits import MAX_NAME_CHARS
@@ -33,7 +33,6 @@ __all__ = [
 MAX_BYTES: Final = 2**47
 """More than any machine can address, and little enough that no sum or product of sizes leaves 64 bits unnoticed."""
 MAX_RANK: Final = 32
-_MAX_DIM: Final = 2**40
 
 _DTYPES: Final = frozenset(BY_NAME)
 """The element types of ONNX that are numbers. NumPy has more names, of dates, records and objects: none is taken."""
@@ -96,10 +95,10 @@ def check_dims(dims: Sequence[Dim], where: str, *, nullable: bool = False) -> fr
     names: frozenset[str] = frozenset()
     for dim in dims:
         if isinstance(dim, Constant):
-            require(0 <= dim.value < _MAX_DIM, where, "a dimension is out of range", dim.value)
+            require(0 <= dim.value < MAX_DIM, where, "a dimension is out of range", dim.value)
         elif dim is not None:
             for constant in _constants(dim):
-                require(abs(constant) < _MAX_DIM, where, "a dimension has a number out of range", constant)
+                require(abs(constant) < MAX_DIM, where, "a dimension has a number out of range", constant)
             names |= symbols_of(dim)
         else:
             require(nullable, where, "a dimension is malformed", "null")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeBuild", "NativeCore", "NativeRuntime"]
 
 _TYPE_NUMBERS: Final = frozenset(map(int, DataType))
+_MAX_TACTICS: Final = 1 << 16
+"""Limit of the tactics of a layer: a larger number is a mistake, and timing them would never end."""
 _UNSET: Final = -1
 """What the headers give each output before the plugin is asked."""
 
@@ -204,8 +206,14 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
     def get_valid_tactics(self) -> list[int]:
         """``getValidTactics``, as many as ``getNbTactics`` says."""
         count, status = self._number("build_nb_tactics", "getNbTactics"), c_int32()
-        if count < 0:
-            raise PluginError("getNbTactics returned a negative number", where=self._plugin.where, got=count)
+        if not 0 <= count <= _MAX_TACTICS:
+            raise PluginError(
+                "getNbTactics returned a number out of range",
+                where=self._plugin.where,
+                expected=f"0 to {_MAX_TACTICS}",
+                got=count,
+                fix="return the number of tactics that getValidTactics fills in",
+            )
         tactics = (c_int32 * count)()
         if count:
             self._call("build_tactics", "getValidTactics", tactics, count, byref(status))

@@ -38,6 +38,8 @@ _PEEKED_BYTES: Final = 64
 """Bytes of a field that are compared with overwritten memory."""
 _FOUR_BITS: Final = frozenset((PluginFieldType.INT4, PluginFieldType.FP4))
 _MAX_LENGTH: Final = 2**31 - 1
+_MAX_FIELDS: Final = 1 << 16
+"""Limit of the fields of a plugin: a larger number is a mistake, and reading them would leave their memory."""
 """The length of a field has 32 bits with a sign."""
 _DIMS64: Final = np.dtype(NativeDims)
 _DIMS32: Final = np.dtype(NativeDims32)
@@ -153,8 +155,13 @@ def read_fields(address: int | None, dims_bytes: int, callback: str, where: str)
             f"{callback} returned null", where=where, expected="a PluginFieldCollection, empty if need be"
         )
     collection = NativeFieldCollection.from_address(address)
-    if collection.count < 0 or (collection.count and not collection.fields):
-        raise PluginError(f"{callback} returned a broken collection", where=where, got=f"nbFields={collection.count}")
+    if not 0 <= collection.count <= _MAX_FIELDS or (collection.count and not collection.fields):
+        raise PluginError(
+            f"{callback} returned a broken collection",
+            where=where,
+            expected=f"0 to {_MAX_FIELDS} fields, and their address",
+            got=f"nbFields={collection.count}",
+        )
     fields = [collection.fields[index] for index in range(collection.count)]
     return PluginFieldCollection([_read_field(field, dims_bytes, callback, where) for field in fields])
 
