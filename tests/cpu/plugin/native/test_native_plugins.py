@@ -86,7 +86,7 @@ def test_an_attached_plugin_uses_its_context(probe: PluginLibrary) -> None:
         ("supports throws", "Probe: supportsFormatCombination threw an exception"),
         ("configure throws", "Probe: configurePlugin threw an exception"),
         ("configure status", "configure_plugin returned status 13"),
-        ("tactics negative", "getNbTactics returned a negative number"),
+        ("tactics negative", "getNbTactics returned a number out of range"),
         ("tactic status", "set_tactic returned status 14"),
         ("shape change status", "on_shape_change returned status 15"),
         ("enqueue throws", "Probe: enqueue threw an exception: the probe complains"),

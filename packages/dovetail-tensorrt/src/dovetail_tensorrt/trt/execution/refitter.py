@@ -109,7 +109,8 @@ class Refitter(LoggedObject):
 
     def _find_layers(self, names: list[str]) -> tuple[list[str], list[dovetail.WeightsRole]]:
         layers = self._core.weight_layers
-        found = [layers.get(name, (name.removesuffix(_CONSTANT), "constant")) for name in names]
+        found = [layers.get(name, (name, "constant")) for name in names]
+        found = [(layer.removesuffix(_CONSTANT) if role == "constant" else layer, role) for layer, role in found]
         # The API has no role for the exponent of a scale layer.
         return [layer for layer, _ in found], [_ROLES.get(role, dovetail.WeightsRole.ANY) for _, role in found]
 
