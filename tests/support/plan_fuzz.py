@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,21 +140,31 @@ _CHANGES: list[Callable[..., None]] = [
 def _watch(context: Any) -> None:
     """Check before every plugin runs that each address is an array at least as large as its descriptor says."""
     for step in context._instance.all_plugin_steps():
-        step.enqueue = _checked(context, step.enqueue)
+        step.prepare_enqueue = _checked(context, step.prepare_enqueue)
 
 
-def _checked(context: Any, enqueue: Callable[..., Any]) -> Callable[..., Any]:
-    def check(in_descs: Any, out_descs: Any, inputs: list[int], outputs: list[int]) -> None:
-        held = {address_of(a): a for a in _arrays_of(context) if a.nbytes}
-        for desc, address in zip((*in_descs, *out_descs), (*inputs, *outputs), strict=True):
-            if address in held:
-                _require_memory(held[address], desc)
-        for address in outputs:
-            if address in held and not held[address].flags.writeable:
-                raise AssertionError("an output lies in memory that nobody may write to")
-        enqueue(in_descs, out_descs, inputs, outputs)
+def _checked(context: Any, prepare: Callable[..., Any]) -> Callable[..., Any]:
+    def prepare_checked(in_descs: Any, out_descs: Any, **options: Any) -> Callable[..., Any]:
+        enqueue = prepare(in_descs, out_descs, **options)
+        check = partial(_check_addresses, context, in_descs, out_descs)
 
-    return check
+        def run(inputs: list[int], outputs: list[int], workspace: int) -> None:
+            check(inputs, outputs)
+            enqueue(inputs, outputs, workspace)
+
+        return run
+
+    return prepare_checked
+
+
+def _check_addresses(context: Any, in_descs: Any, out_descs: Any, inputs: list[int], outputs: list[int]) -> None:
+    held = {address_of(a): a for a in _arrays_of(context) if a.nbytes}
+    for desc, address in zip((*in_descs, *out_descs), (*inputs, *outputs), strict=True):
+        if address in held:
+            _require_memory(held[address], desc)
+    for address in outputs:
+        if address in held and not held[address].flags.writeable:
+            raise AssertionError("an output is in read-only memory")
 
 
 def _arrays_of(context: Any) -> list[Any]:

@@ -624,7 +624,10 @@ def decode_expr(stored: object, *, depth: int = 0) -> Expr:
     if isinstance(stored, bool) or depth > _MAX_DEPTH:
         raise UsageError("a stored dimension expression is malformed", got=repr(stored)[:80])
     if isinstance(stored, int):
-        return Constant(stored)
+        constant = Constant(stored)
+        if not fits_plan(constant):
+            raise _make_overflow_error(stored)
+        return constant
     if isinstance(stored, str):
         return Symbol(stored)
     if isinstance(stored, list) and len(stored) == 3 and isinstance(stored[0], str):

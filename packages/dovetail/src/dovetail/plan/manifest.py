@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.decoding import decode, walk_json
 from dovetail.errors import PlanCorruptError, PlanVersionError, UsageError
-from dovetail.expr import Constant, Dim, Operation, Symbol, decode_expr, encode_expr
+from dovetail.expr import MAX_DIM, Constant, Dim, Operation, Symbol, decode_expr, encode_expr
 from dovetail.plan._header import show
 from dovetail.tensors import TensorSpec
 
@@ -425,7 +425,7 @@ def _encode_dim(value: object) -> object:
 
 
 def _decode_dim(kind: type, stored: object) -> object:
-    if type(stored) is int:
+    if type(stored) is int and -MAX_DIM < stored < MAX_DIM:
         return Constant(stored)  # nearly all are: thousands are read when a plan is loaded
     try:
         return decode_expr(stored)
