@@ -318,3 +318,25 @@ def test_cpp_plugins_of_version_2_fail_the_build_alike(fault: str, message: str)
         del plugin, creator
     finally:
         registry.deregister_library(library)
+
+
+def test_compile_creates_plugins_with_the_registry_of_the_network() -> None:
+    class Other(ScalePlugin):
+        def enqueue(self, *arguments: Any) -> None:
+            raise AssertionError("a plugin of the global registry ran")
+
+    builder = dt.Builder()
+    builder.get_plugin_registry().register_creator(PlainCreator("TestScale", ScalePlugin), "")
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (2, 3))
+    plugin = ScalePlugin(2.0)
+    plugin.plugin_name = "TestScale"
+    network.mark_output(network.add_plugin_v3([x], [], plugin).get_output(0))
+    other = PlainCreator("TestScale", Other)
+    registry = dt.get_plugin_registry()
+    registry.register_creator(other, "")
+    try:
+        engine = dt.compile(network, providers=["cpu"])
+        np.testing.assert_array_equal(engine(np.ones((2, 3), np.float32)), np.full((2, 3), 2, np.float32))
+    finally:
+        registry.deregister_creator(other)

@@ -80,7 +80,7 @@ def compile(  # noqa: A001 - what users look for
         precision: The types to compute in: ``"fp16"``, ``"bf16"``, ``"int8+fp16"``, or options, which have calibration
             data and what stays in fp32 too. How far the outputs are from those of the fp32 network is logged.
         config: Everything else; its profiles are used too, and the engine runs with its provider options.
-        registry: Where plugins are looked up; the global one by default.
+        registry: Registry of plugins; by default that of the builder that made a network, or the global one.
         override: Operators that are plugins although ONNX has them.
         logger: Where messages go.
         progress: True to show how far the build is, on the terminal or in the notebook; or a monitor that is told.
@@ -101,7 +101,7 @@ def compile(  # noqa: A001 - what users look for
     if progress is not False:
         settings.progress_monitor = _make_monitor(progress)
     model = _export(model, example_inputs, settings.profiles)
-    lookup = registry or builder.get_plugin_registry()
+    lookup = registry or _find_registry(model) or builder.get_plugin_registry()
     source: ir.Model | Network = (
         model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
     )
@@ -143,6 +143,11 @@ def _gather_bounds(profiles: Sequence[OptimizationProfile]) -> dict[str, list[Sh
         for name, bounds in profile.shapes.items():
             found.setdefault(name, []).extend(bounds)
     return found
+
+
+def _find_registry(model: object) -> PluginRegistry | None:
+    """Return the registry of the builder that made a network, so that its engine has the same plugins."""
+    return model.registry if isinstance(model, Network) else None
 
 
 def _make_monitor(progress: bool | IProgressMonitor) -> IProgressMonitor | None:

@@ -15,9 +15,12 @@ import numpy as np
 
 import dovetail as dt
 from dovetail.plugin.check.host.memory import count_heap_bytes
+from dovetail.plugin.native.call_memory import new_call_memory
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 WARM_UP = 20
+NUM_RETAINED_BLOCKS = 10_000
+"""More blocks of overwritten memory than are retained, so that further ones replace older ones."""
 
 
 def build_plan(path: Path, name: str) -> bytes:
@@ -53,10 +56,18 @@ def count_bytes() -> int:
     return int(count())
 
 
+def fill_retained_memory() -> None:
+    """Reach the limit of overwritten memory, whose growth up to there is not a leak."""
+    for _ in range(NUM_RETAINED_BLOCKS):
+        with new_call_memory() as memory:
+            memory.allocate(16, "a field")
+
+
 def main() -> None:
     path, name, times = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     plan = build_plan(path, name)
     expected = run_once(path, plan)
+    fill_retained_memory()
     before = 0
     for number in range(WARM_UP + times):
         if number == WARM_UP:

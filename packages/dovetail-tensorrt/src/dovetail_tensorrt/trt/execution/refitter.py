@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -93,11 +92,11 @@ class Refitter(LoggedObject):
 
     def _name_of(self, layer_name: str, role: dovetail.WeightsRole) -> str:
         wanted = (layer_name, role.name.lower())
-        named = (name for name, found in self._core.weight_layers.items() if found == wanted)
+        named = [name for name, found in self._core.weight_layers.items() if found == wanted]
         if role is dovetail.WeightsRole.CONSTANT:
             known = self._core.get_all_weights()
-            named = itertools.chain(named, (n for n in (layer_name, layer_name + _CONSTANT) if n in known))
-        return next(named, f"{layer_name} ({role.name})")
+            named += [name for name in (layer_name, layer_name + _CONSTANT) if name in known]
+        return named[0] if named else f"{layer_name} ({role.name})"
 
     def get_all(self) -> tuple[list[str], list[dovetail.WeightsRole]]:
         """Layers and roles of all weights that can be replaced."""

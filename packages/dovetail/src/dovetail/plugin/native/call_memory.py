@@ -32,8 +32,10 @@ A = TypeVar("A", bound="ctypes.Array[Any] | ctypes.Structure")
 
 OVERWRITTEN: Final = b"\xdb\xdb\xff\x7f"
 """Contents of memory after its call: NaN as float32 and float64, 2147474395 as int32, and no text."""
-_MAX_QUARANTINE_BYTES: Final = 4 << 20
+_MAX_QUARANTINE_BYTES: Final = 2 << 20
 """Bytes of overwritten memory that are kept, the newest; larger blocks are freed at once."""
+_BLOCK_OVERHEAD_BYTES: Final = 256
+"""Approximate size of the Python objects of a block, which most blocks are smaller than."""
 
 
 def is_overwritten(data: bytes) -> bool:
@@ -89,14 +91,18 @@ class _Quarantine:
 
     def add(self, block: Any) -> None:
         """Keep a block, and free the oldest while there are too many."""
-        size_bytes = ctypes.sizeof(block)
+        size_bytes = _count_bytes(block)
         if size_bytes > _MAX_QUARANTINE_BYTES:
             return
         with self._lock:
             self._blocks.append(block)
             self._size_bytes += size_bytes
             while self._size_bytes > _MAX_QUARANTINE_BYTES:
-                self._size_bytes -= ctypes.sizeof(self._blocks.popleft())
+                self._size_bytes -= _count_bytes(self._blocks.popleft())
+
+
+def _count_bytes(block: Any) -> int:
+    return ctypes.sizeof(block) + _BLOCK_OVERHEAD_BYTES
 
 
 _QUARANTINE: Final = _Quarantine()
