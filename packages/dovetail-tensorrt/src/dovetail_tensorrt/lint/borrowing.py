@@ -76,7 +76,7 @@ class Borrowing:
         is_stored = method.name == "deserialize_plugin"
         self._names: set[str] = set(_STORED_BYTES.findall(head)) if is_stored else set()
         self.is_used = bool(self._fields or self._names)
-        for _ in range(2):  # a loop may use what is assigned later in the text
+        for _ in range(2):  # a loop may use a variable that is assigned later in the text
             self._fields |= {name for name, source in _RANGE.findall(method.text) if self._is_field(_unwrap(source))}
             for store in method.stores if self.is_used else ():
                 if store.is_local or re.fullmatch(r"\w+", store.target):

@@ -25,8 +25,8 @@ def check_copy(original: PluginHandle, copy: PluginHandle, method: str) -> None:
 
     Args:
         original: The plugin.
-        copy: What the callback returned for it.
-        method: The callback, ``clone`` or ``attach_to_context``.
+        copy: The object that the callback returned for it.
+        method: Name of the callback, ``clone`` or ``attach_to_context``.
 
     Raises:
         PluginError: Name, version or namespace differ.
@@ -43,7 +43,7 @@ def check_creator_exists(
     """Return whether a registered creator creates the plugin that a plan stores.
 
     A plugin whose creator is registered nowhere may still be loaded elsewhere; one whose creator is registered under
-    other names never is, because its plan asks for the names of the plugin.
+    other names never is, because its plan stores the names of the plugin.
 
     Args:
         record: Identity of the plugin, as the plan stores it.

@@ -31,7 +31,7 @@ def broken_rule(rule_id: str, what: str, *, where: str, got: object = None) -> P
 
     Args:
         rule_id: Identifier of the rule, such as ``R24``.
-        what: What the plugin did.
+        what: Description of the failure.
         where: The plugin or the creator.
         got: The value that breaks the rule, where there is one.
 

@@ -31,7 +31,7 @@ Create = Callable[[TensorRTPhase, PluginFieldCollection], Specimen]
 
 @dataclass(frozen=True, kw_only=True)
 class FreshRun:
-    """What a fresh process is asked to run.
+    """Request for a run in a fresh process.
 
     Attributes:
         is_watched: Whether to look for changes of the process instead of giving results.
@@ -64,7 +64,7 @@ class FreshRun:
 
 @dataclass(frozen=True, kw_only=True)
 class FreshResult:
-    """What a fresh process answers.
+    """Result of a run in a fresh process.
 
     Attributes:
         outputs: The bytes of the outputs.
